@@ -1,0 +1,1 @@
+"""Recurrent units written once as equations."""

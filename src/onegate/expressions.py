@@ -1,0 +1,514 @@
+"""The small language in which a recurrent unit is written.
+
+A unit is a frozen dataclass with one method, `step`, which reads like the equations of its
+paper. Called on tensors (see `Unit.bind`) it computes; called once on symbolic values it yields
+a `Graph`, from which everything else is derived.
+
+    @dataclass(frozen=True)
+    class MGU(Unit):
+        W_f = Affine()
+        W_h = Affine()
+
+        def step(self, x, h):
+            f = sigmoid(self.W_f[h, x])
+            candidate = tanh(self.W_h[f * h, x])
+            return (1 - f) * h + f * candidate
+"""
+
+from __future__ import annotations
+
+import copy
+import functools
+import linecache
+import sys
+import traceback
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, fields
+from types import FrameType
+from typing import Any, ClassVar, NoReturn, Protocol, Self, TypeVar, overload
+
+import torch
+
+POINTWISE = ("add", "sub", "mul", "neg", "sigmoid", "tanh", "relu")
+LANGUAGE = "+ - *, unary minus, sigmoid, tanh, relu, identity, affine maps, vectors and numbers"
+
+
+class UnitError(ValueError):
+    """A unit's equations do not fit together."""
+
+
+class Value:
+    """A vector in a unit's graph: an input, a state, a parameter, a number or a result.
+
+    Values are compared by identity; equal expressions of one trace are the same object.
+    `size` is None for a plain number, which fits any size.
+    """
+
+    __slots__ = ("_trace", "args", "name", "number", "op", "size")
+    __array_ufunc__ = None
+
+    def __init__(
+        self,
+        trace: _Trace,
+        op: str,
+        args: tuple[Value, ...] = (),
+        size: int | None = None,
+        name: str = "",
+        number: float = 0.0,
+    ) -> None:
+        self._trace, self.op, self.args = trace, op, args
+        self.size, self.name, self.number = size, name, number
+
+    def __repr__(self) -> str:
+        inner = ", ".join(a.name or a.op for a in self.args)
+        text = self.name or (repr(self.number) if self.op == "constant" else f"{self.op}({inner})")
+        return f"<{text}: {self.size}>"
+
+    def __add__(self, other: Value | float) -> Value:
+        return self._trace.pointwise("add", self, other)
+
+    def __radd__(self, other: float) -> Value:
+        return self._trace.pointwise("add", other, self)
+
+    def __sub__(self, other: Value | float) -> Value:
+        return self._trace.pointwise("sub", self, other)
+
+    def __rsub__(self, other: float) -> Value:
+        return self._trace.pointwise("sub", other, self)
+
+    def __mul__(self, other: Value | float) -> Value:
+        return self._trace.pointwise("mul", self, other)
+
+    def __rmul__(self, other: float) -> Value:
+        return self._trace.pointwise("mul", other, self)
+
+    def __neg__(self) -> Value:
+        return self._trace.pointwise("neg", self)
+
+    def _unknown(self, *_: object) -> NoReturn:
+        raise UnitError(f"unknown operation; the language has {LANGUAGE}")
+
+    __truediv__ = __rtruediv__ = __pow__ = __rpow__ = __matmul__ = __rmatmul__ = _unknown
+    __mod__ = __floordiv__ = __lt__ = __gt__ = __le__ = __ge__ = __getitem__ = _unknown
+    __abs__ = __bool__ = __iter__ = __len__ = __float__ = _unknown
+
+    @classmethod
+    def __torch_function__(cls, func: Any, *_: object) -> NoReturn:
+        name = getattr(func, "__name__", func)
+        raise UnitError(f"unknown operation torch '{name}'; the language has {LANGUAGE}")
+
+
+@overload
+def sigmoid(v: Value) -> Value: ...
+@overload
+def sigmoid(v: torch.Tensor) -> torch.Tensor: ...
+def sigmoid(v: Value | torch.Tensor) -> Value | torch.Tensor:
+    """1 / (1 + exp(-v)), element by element."""
+    return v._trace.pointwise("sigmoid", v) if isinstance(v, Value) else torch.sigmoid(v)
+
+
+@overload
+def tanh(v: Value) -> Value: ...
+@overload
+def tanh(v: torch.Tensor) -> torch.Tensor: ...
+def tanh(v: Value | torch.Tensor) -> Value | torch.Tensor:
+    """Hyperbolic tangent, element by element."""
+    return v._trace.pointwise("tanh", v) if isinstance(v, Value) else torch.tanh(v)
+
+
+@overload
+def relu(v: Value) -> Value: ...
+@overload
+def relu(v: torch.Tensor) -> torch.Tensor: ...
+def relu(v: Value | torch.Tensor) -> Value | torch.Tensor:
+    """max(v, 0), element by element; its slope at 0 is 0."""
+    return v._trace.pointwise("relu", v) if isinstance(v, Value) else torch.relu(v)
+
+
+_V = TypeVar("_V")
+
+
+def identity(v: _V) -> _V:
+    """V itself: the linear activation."""
+    return v
+
+
+class _Scope(Protocol):
+    """What a unit's maps and vectors mean while `step` runs."""
+
+    def affine(self, name: str, declared: Affine, operands: tuple[Any, ...]) -> Any: ...
+
+    def vector(self, name: str, declared: Vector) -> Any: ...
+
+
+class _Declared:
+    """A parameter group of a unit, declared in the class body."""
+
+    name: str
+
+    def __init__(self, like: str | None = None) -> None:
+        self.like = like
+
+    def __set_name__(self, owner: type, name: str) -> None:
+        self.name = name
+
+    def key(self) -> str:
+        """The name in a state dict: `W_f` is `f`, any other name stays."""
+        return self.name.removeprefix("W_") or self.name
+
+
+class Affine(_Declared):
+    """An affine map `W [a, b] + bias` of one or more vectors, written `self.W[a, b]`.
+
+    like: the state, or the integer option of the unit, whose size the result has (default: the
+        unit's first state).
+    bias: whether there is a bias at all; a layer made with `bias=False` has none anywhere.
+    """
+
+    def __init__(self, like: str | None = None, bias: bool = True) -> None:
+        super().__init__(like)
+        self.bias = bias
+
+    def __get__(self, unit: Unit | None, owner: type) -> Any:
+        return self if unit is None else _AppliedMap(self, unit)
+
+
+class _AppliedMap:
+    def __init__(self, declared: Affine, unit: Unit) -> None:
+        self.declared, self.unit = declared, unit
+
+    def __getitem__(self, operands: Any) -> Any:
+        operands = operands if isinstance(operands, tuple) else (operands,)
+        return self.unit._scope_of(self.declared).affine(
+            self.declared.name, self.declared, operands
+        )
+
+
+class Vector(_Declared):
+    """A learned vector, one number per element: a peephole `self.p * c`, a bare bias."""
+
+    def __get__(self, unit: Unit | None, owner: type) -> Any:
+        return self if unit is None else unit._scope_of(self).vector(self.name, self)
+
+
+@dataclass(frozen=True)
+class Unit:
+    """A recurrent unit: its states, its parameters and its equations.
+
+    Subclasses are frozen dataclasses (options are fields, so that equal units are equal), declare
+    `Affine` maps and `Vector` parameters in the class body, and write `step(self, x, *states)`,
+    which returns the new states in the order of `states`. The first state is the output.
+    """
+
+    states: ClassVar[tuple[str, ...]] = ("h",)
+    title: ClassVar[str] = ""
+    citation: ClassVar[str] = ""
+    registered: ClassVar[str] = ""
+    # Initialisers by parameter, see onegate.init; what is not named takes the layer's default.
+    init: ClassVar[Mapping[str, Any]] = {}
+
+    def step(self, x: Any, *states: Any) -> Any:
+        """One step: the input and the states before it -> the states after it."""
+        raise NotImplementedError(f"{type(self).__name__} has no step(self, x, *states)")
+
+    def state_sizes(self, hidden_size: int) -> dict[str, int]:
+        """Size of each state for a layer of `hidden_size` units."""
+        return dict.fromkeys(self.states, hidden_size)
+
+    @property
+    def name(self) -> str:
+        """The unit's name in messages; the registry's name for a registered unit."""
+        return self.registered or type(self).__name__
+
+    def options(self) -> dict[str, Any]:
+        """The unit's options and their values."""
+        return {f.name: getattr(self, f.name) for f in fields(self)}
+
+    def size_of(self, like: str | None, hidden_size: int) -> int:
+        """Size meant by a declaration's `like`."""
+        sizes = self.state_sizes(hidden_size)
+        if like is None:
+            return sizes[self.states[0]]
+        size = sizes.get(like, self.options().get(like))
+        if not isinstance(size, int):
+            raise UnitError(
+                f"{self.name}: like={like!r} names neither a state {self.states} "
+                f"nor an integer option {tuple(self.options())}"
+            )
+        return size
+
+    def bind(self, graph: Graph, parameters: Mapping[str, torch.Tensor]) -> Self:
+        """The same unit with values for its parameters: its `step` computes on tensors.
+
+        >>> unit.bind(graph, parameters).step(x, h)
+        """
+        return self._within(_Bound(graph, parameters))
+
+    def _within(self, scope: _Scope) -> Self:
+        unit = copy.copy(self)
+        object.__setattr__(unit, "_scope", scope)
+        return unit
+
+    def _scope_of(self, declared: _Declared) -> _Scope:
+        scope: _Scope | None = getattr(self, "_scope", None)
+        if scope is None:
+            raise UnitError(
+                f"{self.name}: {declared.name} has no values here; "
+                "make a layer of the unit, or call unit.bind(graph, parameters)"
+            )
+        return scope
+
+
+@dataclass(frozen=True)
+class Map:
+    """An affine map as used: its operands, and the keys of its parameters.
+
+    weights[i] is the key of the matrix (size, operands[i].size); bias is None where there is none.
+    """
+
+    name: str
+    operands: tuple[Value, ...]
+    weights: tuple[str, ...]
+    bias: str | None
+
+
+@dataclass(frozen=True, eq=False)
+class Graph:
+    """One step of a unit at given sizes.
+
+    nodes: every value that the new states depend on, in the order in which `step` made them.
+    maps: by affine node. names: the local names of `step`, for those nodes that have one.
+    parameters: key -> shape, in the order of use.
+    """
+
+    unit: Unit
+    input_size: int
+    hidden_size: int
+    bias: bool
+    input: Value
+    states: tuple[Value, ...]
+    results: tuple[Value, ...]
+    nodes: tuple[Value, ...]
+    maps: Mapping[Value, Map]
+    names: Mapping[Value, str]
+    parameters: Mapping[str, tuple[int, ...]]
+
+    def parameter_count(self) -> int:
+        """How many numbers are learned in one layer and direction."""
+        return sum(functools.reduce(int.__mul__, shape) for shape in self.parameters.values())
+
+    def depends_on(self, node: Value, leaves: Iterable[Value]) -> bool:
+        """Whether `node` is, or is computed from, one of `leaves`."""
+        leaves = set(leaves)
+        return node in leaves or any(self.depends_on(a, leaves) for a in node.args)
+
+
+@functools.lru_cache(maxsize=1024)
+def trace(unit: Unit, input_size: int, hidden_size: int, bias: bool = True) -> Graph:
+    """The graph of one step of `unit`; a `UnitError` names the unit and the equation at fault."""
+    tracer = _Trace(unit, input_size, hidden_size, bias)
+    with _local_names(unit) as locals_of:
+        try:
+            returned = unit._within(tracer).step(tracer.input, *tracer.states)
+        except UnitError as error:
+            line = _equation(error)
+            raise UnitError(f"{unit.name}: {error}" + (f"\n  in: {line}" if line else "")) from None
+    return tracer.finish(returned, locals_of)
+
+
+class _Trace:
+    """Builds a graph while `step` runs on symbolic values."""
+
+    def __init__(self, unit: Unit, input_size: int, hidden_size: int, bias: bool) -> None:
+        self.unit, self.input_size, self.hidden_size = unit, input_size, hidden_size
+        self.bias = bias
+        self.made: dict[tuple[object, ...], Value] = {}
+        self.used: dict[str, tuple[Value, Affine]] = {}
+        self.input = self._make("input", (), input_size, "x")
+        sizes = unit.state_sizes(hidden_size)
+        if not unit.states or set(sizes) != set(unit.states):
+            raise UnitError(f"{unit.name}: states are {unit.states}, sizes are for {tuple(sizes)}")
+        self.states = tuple(self._make("state", (), sizes[s], s) for s in unit.states)
+
+    def _make(
+        self,
+        op: str,
+        args: tuple[Value, ...] = (),
+        size: int | None = None,
+        name: str = "",
+        number: float = 0.0,
+    ) -> Value:
+        key = (op, *map(id, args), name, number)
+        if key not in self.made:
+            self.made[key] = Value(self, op, args, size, name, number)
+        return self.made[key]
+
+    def value(self, v: Any) -> Value:
+        if isinstance(v, Value):
+            if v._trace is not self:
+                raise UnitError(f"{v!r} belongs to another unit's step")
+            return v
+        if isinstance(v, (int, float)) and not isinstance(v, bool):
+            return self._make("constant", number=float(v))
+        raise UnitError(f"{type(v).__name__} is not a value; the language has {LANGUAGE}")
+
+    def pointwise(self, op: str, *operands: Any) -> Value:
+        args = tuple(self.value(v) for v in operands)
+        sizes = {a.size for a in args if a.size is not None}
+        if len(sizes) > 1:
+            shown = " and ".join(f"{a.size} ({_shown(a)})" for a in args)
+            raise UnitError(f"'{op}' needs operands of one size, got {shown}")
+        return self._make(op, args, sizes.pop() if sizes else None)
+
+    def affine(self, name: str, declared: Affine, operands: tuple[Any, ...]) -> Value:
+        args = tuple(self.value(v) for v in operands)
+        for a in args:
+            if a.size is None:
+                raise UnitError(f"{name} maps vectors, got the number {a.number}")
+        size = self.unit.size_of(declared.like, self.hidden_size)
+        node = self._make("affine", args, size, name)
+        if self.used.setdefault(name, (node, declared))[0] is not node:
+            raise UnitError(
+                f"{name} is applied to two different sets of operands; declare two maps"
+            )
+        return node
+
+    def vector(self, name: str, declared: Vector) -> Value:
+        return self._make("vector", (), self.unit.size_of(declared.like, self.hidden_size), name)
+
+    def finish(self, returned: Any, local_names: dict[int, str]) -> Graph:
+        unit = self.unit
+        results = returned if isinstance(returned, tuple) else (returned,)
+        if len(results) != len(self.states):
+            raise UnitError(
+                f"{unit.name}: step returns {len(results)} value(s) for the states "
+                f"{unit.states}; return every state, in that order"
+            )
+        for name, state, result in zip(unit.states, self.states, results, strict=True):
+            if not isinstance(result, Value) or result._trace is not self:
+                raise UnitError(f"{unit.name}: the new {name} is {result!r}, not a value of step")
+            if result.size != state.size:
+                raise UnitError(
+                    f"{unit.name}: the new {name} has size {result.size}, the state {state.size}"
+                )
+        needed = set(_in_order(results))
+        nodes = tuple(v for v in self.made.values() if v in needed)
+        reachable = {self.input, *self.states}
+        for name, result in zip(unit.states, results, strict=True):
+            if not reachable & set(_in_order((result,))):
+                raise UnitError(f"{unit.name}: the new {name} depends on neither input nor state")
+        maps, parameters = self._parameters(nodes)
+        names = {n: local_names[id(n)] for n in nodes if id(n) in local_names}
+        return Graph(
+            unit, self.input_size, self.hidden_size, self.bias, self.input, self.states,
+            tuple(results), nodes, maps, names, parameters,
+        )  # fmt: skip
+
+    def _parameters(
+        self, nodes: tuple[Value, ...]
+    ) -> tuple[dict[Value, Map], dict[str, tuple[int, ...]]]:
+        maps: dict[Value, Map] = {}
+        shapes: dict[str, tuple[int, ...]] = {}
+        for node in nodes:
+            if node.op == "vector":
+                shapes[node.name] = (_size(node),)
+            if node.op != "affine":
+                continue
+            declared = self.used[node.name][1]
+            prefix = declared.key()
+            weights = tuple(f"{prefix}.{n}" for n in self._operand_names(node))
+            bias = f"{prefix}.b" if declared.bias and self.bias else None
+            maps[node] = Map(node.name, node.args, weights, bias)
+            for key, operand in zip(weights, node.args, strict=True):
+                shapes[key] = (_size(node), _size(operand))
+            if bias:
+                shapes[bias] = (_size(node),)
+        return maps, shapes
+
+    def _operand_names(self, node: Value) -> list[str]:
+        """U for the recurrent operand, W for the input; further ones carry the state's name."""
+        names: list[str] = []
+        for position, operand in enumerate(node.args):
+            recurrent = bool(set(self.states) & set(_in_order((operand,))))
+            name = "U" if recurrent else "W"
+            if name in names:
+                name += f"_{operand.name if operand.op == 'state' else position + 1}"
+            names.append(name)
+        return names
+
+
+class _Bound:
+    """Tensors for a unit's parameters: maps compute."""
+
+    def __init__(self, graph: Graph, parameters: Mapping[str, torch.Tensor]) -> None:
+        self.maps = {m.name: m for m in graph.maps.values()}
+        self.parameters = parameters
+
+    def affine(
+        self, name: str, declared: Affine, operands: tuple[torch.Tensor, ...]
+    ) -> torch.Tensor:
+        used = self.maps[name]
+        total = None if used.bias is None else self.parameters[used.bias]
+        for key, operand in zip(used.weights, operands, strict=True):
+            product = operand @ self.parameters[key].mT
+            total = product if total is None else total + product
+        assert total is not None
+        return total
+
+    def vector(self, name: str, declared: Vector) -> torch.Tensor:
+        return self.parameters[name]
+
+
+def _size(value: Value) -> int:
+    assert value.size is not None
+    return value.size
+
+
+def _shown(value: Value) -> str:
+    return value.name or value.op
+
+
+def _in_order(results: Iterable[Value]) -> tuple[Value, ...]:
+    """Everything that `results` are computed from, operands first, each once."""
+    done: dict[Value, None] = {}
+
+    def visit(node: Value) -> None:
+        if node not in done:
+            for a in node.args:
+                visit(a)
+            done[node] = None
+
+    for result in results:
+        visit(result)
+    return tuple(done)
+
+
+def _equation(error: BaseException) -> str:
+    """The source line of the unit's own code in which `error` arose."""
+    for frame in reversed(traceback.extract_tb(error.__traceback__)):
+        if frame.filename != __file__:
+            return linecache.getline(frame.filename, frame.lineno or 0).strip()
+    return ""
+
+
+class _local_names:  # noqa: N801 - reads as a with-statement
+    """Collects the local names of the unit's methods as they return: id(value) -> name."""
+
+    def __init__(self, unit: Unit) -> None:
+        self.kind = type(unit)
+        self.names: dict[int, str] = {}
+
+    def __enter__(self) -> dict[int, str]:
+        self.before: Callable[[FrameType, str, Any], object] | None = sys.getprofile()
+        sys.setprofile(self._profile)
+        return self.names
+
+    def __exit__(self, *_: object) -> None:
+        sys.setprofile(self.before)
+
+    def _profile(self, frame: FrameType, event: str, _: Any) -> None:
+        if event != "return" or type(frame.f_locals.get("self")) is not self.kind:
+            return
+        for name, value in frame.f_locals.items():
+            if isinstance(value, Value) and value.op not in ("input", "state", "constant"):
+                self.names[id(value)] = name

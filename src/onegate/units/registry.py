@@ -1,0 +1,49 @@
+"""Names for units. A unit defined outside the package registers itself in the same way."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Callable
+from dataclasses import fields, replace
+from typing import Any, TypeVar
+
+from onegate.expressions import Unit, UnitError, trace
+
+UNITS: dict[str, Unit] = {}
+
+_U = TypeVar("_U", bound=type[Unit])
+
+
+def register(name: str) -> Callable[[_U], _U]:
+    """Class decorator: checks the unit's equations and enters it under `name` in `UNITS`."""
+
+    def enter(kind: _U) -> _U:
+        if not name.isidentifier():
+            raise UnitError(f"a unit's name is an identifier such as 'mgu', got {name!r}")
+        if name in UNITS and type(UNITS[name]) is not kind:
+            raise UnitError(f"the name {name!r} is taken by {type(UNITS[name]).__qualname__}")
+        kind.registered = name
+        unit = kind()
+        trace(unit, 3, 2)
+        UNITS[name] = unit
+        return kind
+
+    return enter
+
+
+def get(unit: str | Unit | type[Unit], **options: Any) -> Unit:
+    """The unit meant by a name, a unit or its class, with the given options set."""
+    if isinstance(unit, str):
+        if unit not in UNITS:
+            near = difflib.get_close_matches(unit, UNITS, 1)
+            hint = f"did you mean {near[0]!r}?" if near else f"known: {', '.join(UNITS)}"
+            raise UnitError(f"no unit is called {unit!r}; {hint}")
+        unit = UNITS[unit]
+    elif isinstance(unit, type):
+        unit = unit()
+    known = [f.name for f in fields(unit)]
+    for option in options:
+        if option not in known:
+            has = f"its options are {', '.join(known)}" if known else "it has none"
+            raise UnitError(f"{unit.name} has no option {option!r}; {has}")
+    return replace(unit, **options) if options else unit
