@@ -22,7 +22,7 @@ import functools
 import linecache
 import sys
 import traceback
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, fields
 from types import FrameType
 from typing import Any, ClassVar, NoReturn, Protocol, Self, TypeVar, overload
@@ -136,9 +136,9 @@ def identity(v: _V) -> _V:
 class _Scope(Protocol):
     """What a unit's maps and vectors mean while `step` runs."""
 
-    def affine(self, name: str, declared: Affine, operands: tuple[Any, ...]) -> Any: ...
+    def affine(self, declared: Affine, operands: tuple[Any, ...]) -> Any: ...
 
-    def vector(self, name: str, declared: Vector) -> Any: ...
+    def vector(self, declared: Vector) -> Any: ...
 
 
 class _Declared:
@@ -179,16 +179,14 @@ class _AppliedMap:
 
     def __getitem__(self, operands: Any) -> Any:
         operands = operands if isinstance(operands, tuple) else (operands,)
-        return self.unit._scope_of(self.declared).affine(
-            self.declared.name, self.declared, operands
-        )
+        return self.unit._scope_of(self.declared).affine(self.declared, operands)
 
 
 class Vector(_Declared):
     """A learned vector, one number per element: a peephole `self.p * c`, a bare bias."""
 
     def __get__(self, unit: Unit | None, owner: type) -> Any:
-        return self if unit is None else unit._scope_of(self).vector(self.name, self)
+        return self if unit is None else unit._scope_of(self).vector(self)
 
 
 @dataclass(frozen=True)
@@ -360,7 +358,8 @@ class _Trace:
             raise UnitError(f"'{op}' needs operands of one size, got {shown}")
         return self._make(op, args, sizes.pop() if sizes else None)
 
-    def affine(self, name: str, declared: Affine, operands: tuple[Any, ...]) -> Value:
+    def affine(self, declared: Affine, operands: tuple[Any, ...]) -> Value:
+        name = declared.name
         args = tuple(self.value(v) for v in operands)
         for a in args:
             if a.size is None:
@@ -373,8 +372,9 @@ class _Trace:
             )
         return node
 
-    def vector(self, name: str, declared: Vector) -> Value:
-        return self._make("vector", (), self.unit.size_of(declared.like, self.hidden_size), name)
+    def vector(self, declared: Vector) -> Value:
+        size = self.unit.size_of(declared.like, self.hidden_size)
+        return self._make("vector", (), size, declared.name)
 
     def finish(self, returned: Any, local_names: dict[int, str]) -> Graph:
         unit = self.unit
@@ -444,10 +444,8 @@ class _Bound:
         self.maps = {m.name: m for m in graph.maps.values()}
         self.parameters = parameters
 
-    def affine(
-        self, name: str, declared: Affine, operands: tuple[torch.Tensor, ...]
-    ) -> torch.Tensor:
-        used = self.maps[name]
+    def affine(self, declared: Affine, operands: tuple[torch.Tensor, ...]) -> torch.Tensor:
+        used = self.maps[declared.name]
         total = None if used.bias is None else self.parameters[used.bias]
         for key, operand in zip(used.weights, operands, strict=True):
             product = operand @ self.parameters[key].mT
@@ -455,8 +453,8 @@ class _Bound:
         assert total is not None
         return total
 
-    def vector(self, name: str, declared: Vector) -> torch.Tensor:
-        return self.parameters[name]
+    def vector(self, declared: Vector) -> torch.Tensor:
+        return self.parameters[declared.name]
 
 
 def _size(value: Value) -> int:
@@ -499,7 +497,7 @@ class _local_names:  # noqa: N801 - reads as a with-statement
         self.names: dict[int, str] = {}
 
     def __enter__(self) -> dict[int, str]:
-        self.before: Callable[[FrameType, str, Any], object] | None = sys.getprofile()
+        self.before = sys.getprofile()
         sys.setprofile(self._profile)
         return self.names
 
