@@ -173,6 +173,17 @@ class Affine(_Declared):
         return self if unit is None else _AppliedMap(self, unit)
 
 
+class Fit(Affine):
+    """`self.W[v]` is `v` itself where `v` already has the size of the result.
+
+    Where it has not, it is a map of `v` without a bias. For papers that add an input to a state as
+    if the two always had one size.
+    """
+
+    def __init__(self, like: str | None = None) -> None:
+        super().__init__(like, bias=False)
+
+
 class _AppliedMap:
     def __init__(self, declared: Affine, unit: Unit) -> None:
         self.declared, self.unit = declared, unit
@@ -356,6 +367,10 @@ class _Trace:
         if len(sizes) > 1:
             shown = " and ".join(f"{a.size} ({_shown(a)})" for a in args)
             raise UnitError(f"'{op}' needs operands of one size, got {shown}")
+        if op == "mul":  # a gate that is 1 leaves no trace: `i * candidate` with i = 1
+            for factor, other in (args, args[::-1]):
+                if factor.op == "constant" and factor.number == 1:
+                    return other
         return self._make(op, args, sizes.pop() if sizes else None)
 
     def affine(self, declared: Affine, operands: tuple[Any, ...]) -> Value:
@@ -365,6 +380,8 @@ class _Trace:
             if a.size is None:
                 raise UnitError(f"{name} maps vectors, got the number {a.number}")
         size = self.unit.size_of(declared.like, self.hidden_size)
+        if isinstance(declared, Fit) and [a.size for a in args] == [size]:
+            return args[0]
         node = self._make("affine", args, size, name)
         if self.used.setdefault(name, (node, declared))[0] is not node:
             raise UnitError(
@@ -445,6 +462,8 @@ class _Bound:
         self.parameters = parameters
 
     def affine(self, declared: Affine, operands: tuple[torch.Tensor, ...]) -> torch.Tensor:
+        if isinstance(declared, Fit) and declared.name not in self.maps:
+            return operands[0]
         used = self.maps[declared.name]
         total = None if used.bias is None else self.parameters[used.bias]
         for key, operand in zip(used.weights, operands, strict=True):
