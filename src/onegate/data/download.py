@@ -1,0 +1,126 @@
+"""Downloads: mirrors in order, resumed by the next try, never a half file under the final name."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager
+from pathlib import Path
+
+import pooch
+import requests
+
+from .errors import DataError
+from .locks import exclusive
+from .progress import transfer_bar
+from .sources import SourceFile
+
+# Called with the bytes that are there and the bytes of the whole file, if the server tells.
+Report = Callable[[int, int | None], None]
+
+_SLOWEST = 1_000  # bytes per second; below that the next mirror is tried
+_CHUNK = 512  # bytes; a read returns when the chunk is full, so a small one keeps watching
+
+
+class DownloadError(DataError):
+    """No address gave the file; `problems` has one line per address."""
+
+    def __init__(self, file: SourceFile, problems: list[str]) -> None:
+        super().__init__(f"{file.name} could not be downloaded:\n  " + "\n  ".join(problems))
+        self.problems = problems
+
+
+def download(
+    file: SourceFile,
+    folder: Path,
+    *,
+    patience: float = 30.0,
+    bar: Callable[[str], AbstractContextManager[Report]] = transfer_bar,
+) -> Path:
+    """Brings a file into a folder and returns its path; `patience` is in seconds.
+
+    What was received before an interruption is kept as `name.part`, and the next call goes on
+    from there. The file gets its final name only after its checksum was found right.
+    """
+    path = folder / file.name
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        with exclusive(folder / f".{file.name}.lock"), bar(file.name) as report:
+            return _first_good(file, path, _Resuming(path, patience, report))
+    except DataError:
+        raise
+    except OSError as error:
+        raise DataError(
+            f"{file.name} cannot be written to {folder}: {error}. Make room or allow writing "
+            "there, or set ONEGATE_DATA to another folder"
+        ) from error
+
+
+def _first_good(file: SourceFile, path: Path, downloader: _Resuming) -> Path:
+    problems = []
+    for url in file.urls:
+        # Bytes left over from an earlier try may be at fault: then once more from the beginning.
+        for _ in range(2):
+            try:
+                pooch.retrieve(url, file.checksum, path.name, path.parent, downloader=downloader)
+                return path
+            except requests.RequestException as error:
+                problems.append(f"{url}: {_reason(error)}")
+                break
+            except ValueError as error:
+                problems.append(f"{url}: {error}")
+                if not downloader.resumed:
+                    break
+    raise DownloadError(file, problems)
+
+
+class _Resuming:
+    """A downloader for pooch that goes on where an earlier try stopped."""
+
+    def __init__(self, path: Path, patience: float, report: Report) -> None:
+        self.part = path.with_name(path.name + ".part")
+        self.patience = patience
+        self.report = report
+        self.resumed = False
+
+    def __call__(self, url: str, output_file: str, _: object) -> None:
+        done = self.part.stat().st_size if self.part.exists() else 0
+        headers = {"Accept-Encoding": "identity"} | ({"Range": f"bytes={done}-"} if done else {})
+        with requests.get(url, headers=headers, stream=True, timeout=self.patience) as response:
+            self.resumed = done > 0 and response.status_code in (206, 416)
+            # 416: there is nothing after what we have. The checksum will tell if that is right.
+            if response.status_code != 416:
+                response.raise_for_status()
+                self._receive(response, done if self.resumed else 0)
+        self.part.replace(output_file)
+
+    def _receive(self, response: requests.Response, done: int) -> None:
+        rest = response.headers.get("Content-Length")
+        total = done + int(rest) if rest else None
+        with self.part.open("ab" if done else "wb") as out:
+            for chunk in _watched(response.iter_content(_CHUNK), self.patience):
+                out.write(chunk)
+                done += len(chunk)
+                self.report(done, total)
+
+
+def _watched(chunks: Iterator[bytes], patience: float) -> Iterator[bytes]:
+    """Passes chunks on; gives up if over `patience` seconds they came too slowly."""
+    since, received = time.monotonic(), 0
+    for chunk in chunks:
+        yield chunk
+        received += len(chunk)
+        waited = time.monotonic() - since
+        if waited > patience:
+            if received < _SLOWEST * waited:
+                raise requests.Timeout(f"only {received} bytes in {waited:.1f} s")
+            since, received = time.monotonic(), 0
+
+
+def _reason(error: requests.RequestException) -> str:
+    response = error.response
+    if response is not None:
+        return f"the server answered {response.status_code} {response.reason}"
+    if isinstance(error, requests.ConnectionError):
+        return f"no connection ({type(error).__name__}); is this machine offline?"
+    return str(error)

@@ -1,0 +1,114 @@
+"""The files of a data set: found, checked, or brought here."""
+
+from __future__ import annotations
+
+import hashlib
+from dataclasses import dataclass
+from pathlib import Path
+
+from .checksums import remembered_checksum
+from .download import DownloadError, download
+from .errors import DamagedDataError, MissingDataError
+from .folders import data_folders, download_folder, locate, lookalikes, places
+from .sources import Source, SourceFile
+
+
+@dataclass(frozen=True)
+class FoundFile:
+    """A file on this machine, and the checksum its bytes have to have."""
+
+    path: Path
+    checksum: str
+
+    def content(self) -> bytes:
+        """The bytes of the file, which are checked: they may have changed since it was found."""
+        content = self.path.read_bytes()
+        algorithm = self.checksum.partition(":")[0]
+        found = f"{algorithm}:{hashlib.new(algorithm, content).hexdigest()}"
+        require_checksum(self.path, self.checksum, found)
+        return content
+
+
+def require_checksum(path: Path, expected: str, found: str) -> None:
+    """Raises DamagedDataError unless the checksums are the same."""
+    if expected != found:
+        raise DamagedDataError(
+            f"{path} is damaged and is not used: its checksum is {found}, expected {expected}. "
+            "Delete it and run `onegate data fetch`, or put a good copy in its place"
+        )
+
+
+def find(source: Source) -> tuple[FoundFile, ...] | None:
+    """The files of the first complete layout, checked; None if there is none."""
+    for layout in source.layouts:
+        paths = [locate(source, file) for file in layout]
+        found = [path for path in paths if path is not None]
+        if len(found) == len(layout):
+            return tuple(map(_checked, found, layout))
+    for path in lookalikes(source):
+        return (FoundFile(path, remembered_checksum(path, "sha256")),)
+    return None
+
+
+def _checked(path: Path, file: SourceFile) -> FoundFile:
+    algorithm = file.checksum.partition(":")[0]
+    require_checksum(path, file.checksum, remembered_checksum(path, algorithm))
+    return FoundFile(path, file.checksum)
+
+
+def obtain(source: Source, *, download: bool = True) -> tuple[FoundFile, ...]:
+    """The files of a data set, from this machine or else from the network.
+
+    Raises MissingDataError or DamagedDataError.
+    """
+    found = find(source)
+    if found is None and download:
+        return fetch(source)
+    if found is None:
+        raise MissingDataError(_missing(source, ["(downloading was not allowed)"]))
+    return found
+
+
+def fetch(source: Source) -> tuple[FoundFile, ...]:
+    """Downloads what is missing or damaged, one layout after the other until one is complete."""
+    problems: list[str] = []
+    for layout in source.layouts:
+        try:
+            return tuple(_fetched(source, file) for file in layout)
+        except DownloadError as error:
+            problems += error.problems
+    raise MissingDataError(_missing(source, problems))
+
+
+def _fetched(source: Source, file: SourceFile) -> FoundFile:
+    path = locate(source, file)
+    if path is not None:
+        try:
+            return _checked(path, file)
+        except DamagedDataError:
+            return FoundFile(download(file, path.parent), file.checksum)
+    return FoundFile(download(file, download_folder(source)), file.checksum)
+
+
+def _missing(source: Source, problems: list[str]) -> str:
+    """What is missing, where it was looked for, where to get it, where to put it."""
+    lacking = [
+        [file for file in layout if locate(source, file) is None] for layout in source.layouts
+    ]
+    names = ", or instead ".join(", ".join(file.name for file in layout) for layout in lacking)
+    looked = [str(path) for layout in lacking for file in layout for path in places(source, file)]
+    looked += [str(folder / pattern) for folder in data_folders() for pattern in source.archives]
+    get = [f"{' or '.join(file.urls)} ({file.checksum})" for layout in lacking for file in layout]
+    return "\n  ".join(
+        [
+            f"{source.title}: missing {names}.",
+            "looked for:",
+            *[f"  {path}" for path in looked],
+            "tried to download:",
+            *[f"  {problem}" for problem in problems],
+            "get by hand:",
+            *[f"  {line}" for line in get],
+            f"put into: {download_folder(source)}",
+            "or set ONEGATE_DATA to a folder that holds the files.",
+        ]
+    )

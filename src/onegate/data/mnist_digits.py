@@ -1,0 +1,91 @@
+"""MNIST: digits as images, as sequences of rows, of pixels, and of pixels in a fixed disorder."""
+
+from __future__ import annotations
+
+import gzip
+from dataclasses import dataclass
+from typing import cast
+
+import numpy as np
+from numpy.typing import NDArray
+
+from .arrays import Arrays, parsed
+from .files import FoundFile, obtain
+from .randomness import order
+from .sources import MNIST
+
+_PARSER = 1
+
+
+@dataclass(frozen=True)
+class Digits:
+    """N digits: `images` is (N, 28, 28) uint8, 0 = background; `labels` is (N,) uint8, 0 to 9."""
+
+    images: NDArray[np.uint8]
+    labels: NDArray[np.uint8]
+
+    def __len__(self) -> int:
+        return len(self.labels)
+
+    def __getitem__(self, chosen: slice) -> Digits:
+        return Digits(self.images[chosen], self.labels[chosen])
+
+
+@dataclass(frozen=True)
+class Mnist:
+    """60,000 digits to learn from and 10,000 to test on; none for validation until `split`."""
+
+    train: Digits
+    valid: Digits
+    test: Digits
+
+    def split(self, valid: int = 10_000) -> Mnist:
+        """Sets the last training digits aside for validation: 50,000 / 10,000 / 10,000.
+
+        The writers of the training digits come in random order, so a tail is a fair sample.
+        """
+        if not 0 <= valid < len(self.train):
+            raise ValueError(f"valid is {valid}, expected 0 to {len(self.train) - 1}")
+        kept = len(self.train) - valid
+        return Mnist(self.train[:kept], self.train[kept:], self.test)
+
+
+def mnist(*, download: bool = True) -> Mnist:
+    """MNIST; downloaded if it is not found and `download` is true.
+
+    >>> mnist().split().train.images.shape  # doctest: +SKIP
+    (50000, 28, 28)
+    """
+    files = obtain(MNIST, download=download)
+    arrays = parsed("mnist", _PARSER, [file.checksum for file in files], lambda: _parse(files))
+    train = Digits(arrays["train_images"], arrays["train_labels"])
+    return Mnist(train, train[:0], Digits(arrays["test_images"], arrays["test_labels"]))
+
+
+def rows(images: NDArray[np.uint8]) -> NDArray[np.uint8]:
+    """(N, 28, 28): an image is 28 steps of one row, from top to bottom."""
+    return images
+
+
+def pixels(images: NDArray[np.uint8]) -> NDArray[np.uint8]:
+    """(N, 784, 1): an image is 784 steps of one pixel, row by row."""
+    return images.reshape(len(images), -1, 1)
+
+
+def permuted(images: NDArray[np.uint8], seed: int = 0) -> NDArray[np.uint8]:
+    """(N, 784, 1): pixels in an order drawn once from the seed, the same for all images."""
+    return pixels(images)[:, order(images[0].size, seed)]
+
+
+def _parse(files: tuple[FoundFile, ...]) -> Arrays:
+    names = ("train_images", "train_labels", "test_images", "test_labels")
+    contents = (gzip.decompress(file.content()) for file in files)
+    return {name: read_idx(content) for name, content in zip(names, contents, strict=True)}
+
+
+def read_idx(content: bytes) -> NDArray[np.uint8]:
+    """An array of bytes in the IDX format: 0, 0, type 8, rank; sizes; values, row by row."""
+    rank = content[3]
+    shape = np.frombuffer(content, ">u4", count=rank, offset=4)
+    values = np.frombuffer(content, np.uint8, offset=4 + 4 * rank)
+    return cast("NDArray[np.uint8]", values.reshape(tuple(shape)))
