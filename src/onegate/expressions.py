@@ -227,7 +227,8 @@ class Unit:
     @property
     def name(self) -> str:
         """The unit's name in messages; the registry's name for a registered unit."""
-        return self.registered or type(self).__name__
+        kind = type(self)
+        return vars(kind).get("registered") or kind.__name__
 
     def options(self) -> dict[str, Any]:
         """The unit's options and their values."""
@@ -241,7 +242,7 @@ class Unit:
         size = sizes.get(like, self.options().get(like))
         if not isinstance(size, int):
             raise UnitError(
-                f"{self.name}: like={like!r} names neither a state {self.states} "
+                f"like={like!r} names neither a state {self.states} "
                 f"nor an integer option {tuple(self.options())}"
             )
         return size
@@ -319,7 +320,7 @@ def trace(unit: Unit, input_size: int, hidden_size: int, bias: bool = True) -> G
     with _local_names(unit) as locals_of:
         try:
             returned = unit._within(tracer).step(tracer.input, *tracer.states)
-        except UnitError as error:
+        except (UnitError, TypeError, AttributeError) as error:
             line = _equation(error)
             raise UnitError(f"{unit.name}: {error}" + (f"\n  in: {line}" if line else "")) from None
     return tracer.finish(returned, locals_of)

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import difflib
+import inspect
 from collections.abc import Callable
 from dataclasses import fields, replace
 from typing import Any, TypeVar
 
 from onegate.expressions import Unit, UnitError, trace
+from onegate.graph.latex import latex
 
 UNITS: dict[str, Unit] = {}
 
@@ -15,7 +17,10 @@ _U = TypeVar("_U", bound=type[Unit])
 
 
 def register(name: str) -> Callable[[_U], _U]:
-    """Class decorator: checks the unit's equations and enters it under `name` in `UNITS`."""
+    """Class decorator: checks the unit's equations and enters it under `name` in `UNITS`.
+
+    The equations end the class's docstring, in LaTeX.
+    """
 
     def enter(kind: _U) -> _U:
         if not name.isidentifier():
@@ -24,7 +29,10 @@ def register(name: str) -> Callable[[_U], _U]:
             raise UnitError(f"the name {name!r} is taken by {type(UNITS[name]).__qualname__}")
         kind.registered = name
         unit = kind()
-        trace(unit, 3, 2)
+        trace(unit, 3, 2)  # two sizes, so that an equation that mixes them up is found
+        shown = latex(trace(unit, 2, 2))
+        if shown not in (kind.__doc__ or ""):
+            kind.__doc__ = f"{inspect.cleandoc(kind.__doc__ or '')}\n\n{shown}\n".lstrip()
         UNITS[name] = unit
         return kind
 
