@@ -1,0 +1,140 @@
+"""Checks of what users pass to layers and cells: errors say what, what came, what to do."""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Mapping
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from onegate.engines.choice import ENGINES
+
+
+def positive(name: str, value: Any) -> int:
+    """`value` as an int, if it is a whole number above 0."""
+    if not isinstance(value, bool):
+        try:
+            if (number := operator.index(value)) > 0:
+                return number
+        except TypeError:
+            pass
+    raise ValueError(f"{name} is {value!r}, expected a whole number of 1 or more")
+
+
+def probability(name: str, value: Any) -> float:
+    """`value` as a float, if it is within 0 and 1."""
+    if isinstance(value, bool) or not isinstance(value, (int, float)) or not 0 <= value <= 1:
+        raise ValueError(f"{name} is {value!r}, expected a probability from 0 to 1")
+    return float(value)
+
+
+def engine(value: str) -> str:
+    """`value`, if it names an engine."""
+    if value not in ENGINES:
+        raise ValueError(f"engine is {value!r}, expected one of {', '.join(map(repr, ENGINES))}")
+    return value
+
+
+def check_tensor(name: str, value: Any) -> None:
+    """Refuses anything but a tensor."""
+    if not isinstance(value, Tensor):
+        raise TypeError(f"{name} is a {type(value).__name__}, expected a torch.Tensor")
+
+
+def check_input(x: Any, width: int, axes: str) -> None:
+    """Refuses an input that is not (axes, width), with or without its axis B, or is empty.
+
+    axes: one letter each, such as "TB".
+    """
+    check_tensor("input", x)
+    shape = x.shape
+    if len(shape) == len(axes):
+        axes = axes.replace("B", "")
+    if len(shape) != len(axes) + 1:
+        expected, unbatched = (
+            f"({', '.join((*letters, str(width)))})" for letters in (axes, axes.replace("B", ""))
+        )
+        raise ValueError(f"input is {_shape(x)}, expected {expected}, or one sequence {unbatched}")
+    if shape[-1] != width:
+        raise ValueError(
+            f"input is {_shape(x)}, its last axis {shape[-1]} wide, expected input_size {width}; "
+            f"pass {width} features, or set input_size={shape[-1]}"
+        )
+    for axis, size in zip(axes, shape, strict=False):
+        if size == 0:
+            what = "no step (T = 0)" if axis == "T" else "an empty batch (B = 0)"
+            raise ValueError(f"input is {_shape(x)}: {what}, expected 1 or more; skip the call")
+
+
+def check_alike(name: str, value: Tensor, parameter: Tensor) -> None:
+    """Refuses a tensor of another device or dtype than the parameters', unless autocast is on."""
+    if value.device != parameter.device:
+        raise ValueError(
+            f"{name} is on {value.device}, the parameters are on {parameter.device}; "
+            f"move it with .to({str(parameter.device)!r}), or the module with "
+            f".to({str(value.device)!r})"
+        )
+    if value.dtype != parameter.dtype and not autocast(value):
+        raise ValueError(
+            f"{name} is {value.dtype}, the parameters are {parameter.dtype}; "
+            f"convert it with .to({parameter.dtype}), or the module with .to({value.dtype})"
+        )
+
+
+def autocast(x: Tensor) -> bool:
+    """Whether autocast is on for the device of `x`."""
+    kind = x.device.type
+    return torch.amp.is_autocast_available(kind) and torch.is_autocast_enabled(kind)
+
+
+def states(
+    hx: Any, sizes: Mapping[str, int], lead: Mapping[str, int], like: Tensor
+) -> tuple[Tensor, ...]:
+    """`hx` as a tuple; each state must be (*lead, its size), and as `like` in dtype and device.
+
+    sizes: by the names of the states. lead: the axes before the last one, by their names.
+    """
+    given = hx if isinstance(hx, (tuple, list)) else (hx,)
+    for state in given:
+        check_tensor("hx", state)
+    if len(given) != len(sizes) or isinstance(hx, Tensor) is not (len(sizes) == 1):
+        names = ", ".join(sizes)
+        expected = f"one tensor, {names}" if len(sizes) == 1 else f"a tuple ({names})"
+        got = "one tensor" if isinstance(hx, Tensor) else f"a {type(hx).__name__} of {len(given)}"
+        raise ValueError(f"hx is {got}, expected {expected}")
+    for (name, size), state in zip(sizes.items(), given, strict=True):
+        if state.shape != (*lead.values(), size):
+            axes = {**lead, f"size of {name}": size}
+            raise ValueError(
+                f"hx: {name} is {_shape(state)}, expected "
+                f"({', '.join(f'{axis} {n}' for axis, n in axes.items())})"
+            )
+        check_alike(f"hx: {name}", state, like)
+    return tuple(given)
+
+
+def lengths(given: Any, x: Tensor) -> Tensor:
+    """`given` as a tensor (B,) of int64 on the device of `x` (T, B, d), each within 1 and T."""
+    steps, batch = x.shape[:2]
+    value: Tensor = given if isinstance(given, Tensor) else torch.as_tensor(given)
+    if value.is_floating_point() or value.is_complex() or value.dtype == torch.bool:
+        raise ValueError(f"lengths are {value.dtype}, expected whole numbers")
+    if value.shape != (batch,):
+        raise ValueError(
+            f"lengths are {_shape(value)}, expected one for each row of the batch: ({batch},)"
+        )
+    # While compiling the values are not known.
+    if not torch.compiler.is_compiling():
+        least, most = int(value.min()), int(value.max())
+        if least < 1 or most > steps:
+            raise ValueError(
+                f"lengths hold {least if least < 1 else most}, expected 1 to {steps}, the steps of "
+                "the input; " + ("leave empty rows out" if least < 1 else "pad the input further")
+            )
+    return value.to(x.device, torch.int64)
+
+
+def _shape(x: Tensor) -> str:
+    return str(tuple(x.shape))

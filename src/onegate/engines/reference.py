@@ -1,0 +1,184 @@
+"""The reference engine: plain torch operations in a loop over the steps.
+
+Any device, any dtype, any order of derivative, `torch.func` transforms, autocast. The other
+engine is tested against this one.
+"""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any, Final, TypeAlias
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from onegate.engines.direction import Direction
+from onegate.expressions import Graph, Value
+from onegate.graph.stages import Product, Projection, Stages, stages
+
+Values: TypeAlias = dict[Value, Any]  # a tensor for every node, a float for a constant
+Parameters: TypeAlias = Mapping[str, Tensor]
+
+OPERATIONS: Final[Mapping[str, Callable[..., Any]]] = {
+    "add": operator.add,
+    "sub": operator.sub,
+    "mul": operator.mul,
+    "neg": operator.neg,
+    "sigmoid": torch.sigmoid,
+    "tanh": torch.tanh,
+    "relu": torch.relu,
+}
+
+
+def run(
+    graph: Graph, x: Tensor, directions: Sequence[Direction], lengths: Tensor | None
+) -> tuple[Tensor, tuple[tuple[Tensor, ...], ...]]:
+    """All outputs (T, B, D * n), and per direction the last states, each (B, size).
+
+    x: (T, B, d). directions: one, or two of which the second runs backward in time.
+    lengths: (B,), or None for T everywhere. Beyond its length a row's output is zero and its
+    states stand still: so the last states are those at the length, and the backward direction
+    starts at each row's own end.
+    """
+    x, directions = _as_autocast(x, directions)
+    inside = None
+    if lengths is not None:
+        inside = (torch.arange(x.shape[0], device=x.device)[:, None] < lengths).unsqueeze(-1)
+        # Padding may hold anything: a NaN there must not reach a gradient.
+        x = torch.where(inside, x, 0.0)
+    passes = [
+        _one_pass(graph, x, direction, inside, backward=place == 1)
+        for place, direction in enumerate(directions)
+    ]
+    outputs, lasts = zip(*passes, strict=True)
+    out = outputs[0] if len(outputs) == 1 else torch.cat(outputs, dim=-1)
+    return (out if inside is None else torch.where(inside, out, 0.0)), lasts
+
+
+def _one_pass(
+    graph: Graph, x: Tensor, direction: Direction, inside: Tensor | None, backward: bool
+) -> tuple[Tensor, tuple[Tensor, ...]]:
+    """Outputs (T, B, n) in the order of time, and the states after the last step taken."""
+    schedule, parameters = stages(graph), direction.parameters
+    values: Values = {graph.input: x}
+    for node in graph.nodes:
+        if node.op == "constant":
+            values[node] = node.number
+        elif node.op == "vector":
+            values[node] = parameters[node.name]
+    sums = _before(schedule, values, parameters)
+    over_time = [(n, values[n].unbind(0)) for n in schedule.given if _varies(values[n])]
+    products = {
+        product: (
+            _each_step(sums.get(product), x.shape[0]),
+            # (operand, matrix (size of the operand, size of the results))
+            [
+                (operand, _joined(keys, parameters).mT)
+                for operand, keys in zip(product.operands, product.weights, strict=True)
+            ],
+        )
+        for product in schedule.step
+        if isinstance(product, Product)
+    }
+
+    states, outputs = direction.start, []
+    for t in reversed(range(x.shape[0])) if backward else range(x.shape[0]):
+        values.update(zip(graph.states, states, strict=True))
+        values.update((node, steps[t]) for node, steps in over_time)
+        for stage in schedule.step:
+            if isinstance(stage, Value):
+                values[stage] = _pointwise(stage, values)
+            else:
+                projected, factors = products[stage]
+                _share_out(_sum(projected[t], factors, values), stage, values)
+        new = tuple(values[result] for result in graph.results)
+        if inside is not None:
+            new = tuple(torch.where(inside[t], n, s) for n, s in zip(new, states, strict=True))
+        states = new
+        outputs.append(states[0])
+    return torch.stack(outputs[::-1] if backward else outputs), states
+
+
+def _before(schedule: Stages, values: Values, parameters: Parameters) -> dict[Product, Tensor]:
+    """Computes into `values` what depends on no state; returns the sums that products add to."""
+    sums: dict[Product, Tensor] = {}
+    for stage in schedule.before:
+        if isinstance(stage, Value):
+            values[stage] = _pointwise(stage, values)
+        elif (total := _projected(stage, values, parameters)) is not None:
+            widths = [sum(product.sizes) for product in stage.products]
+            for product, part in zip(
+                stage.products, total.split_with_sizes(widths, -1), strict=True
+            ):
+                if product.operands:
+                    sums[product] = part
+                else:
+                    _share_out(part, product, values)
+    return sums
+
+
+def _projected(stage: Projection, values: Values, parameters: Parameters) -> Tensor | None:
+    """The sum of biases and products, (T, B, all results); None where there is neither."""
+    total = _joined(stage.biases, parameters) if stage.biases else None
+    for operand, keys in zip(stage.operands, stage.weights, strict=True):
+        weight = _joined(keys, parameters)
+        if total is None or total.dim() == 1:
+            total = F.linear(values[operand], weight, total)
+        else:
+            total = total + F.linear(values[operand], weight)
+    return total
+
+
+def _sum(total: Tensor | None, factors: Iterable[tuple[Value, Tensor]], values: Values) -> Tensor:
+    """`total` plus the products of the step, (B, all results)."""
+    for operand, matrix in factors:
+        v = values[operand]
+        total = v @ matrix if total is None else torch.addmm(total, v, matrix)
+    assert total is not None
+    return total
+
+
+def _share_out(total: Tensor, product: Product, values: Values) -> None:
+    """Gives each map of a product its part of the result."""
+    if len(product.nodes) == 1:
+        values[product.nodes[0]] = total
+    else:
+        values.update(zip(product.nodes, total.split_with_sizes(product.sizes, -1), strict=True))
+
+
+def _pointwise(node: Value, values: Values) -> Tensor:
+    result: Tensor = OPERATIONS[node.op](*[values[a] for a in node.args])
+    return result
+
+
+def _joined(keys: Iterable[str], parameters: Parameters) -> Tensor:
+    tensors = [parameters[key] for key in keys]
+    return tensors[0] if len(tensors) == 1 else torch.cat(tensors)
+
+
+def _varies(value: Any) -> bool:
+    """Whether a value has a time axis: learned vectors and what comes of them alone have none."""
+    return isinstance(value, Tensor) and value.dim() == 3
+
+
+def _each_step(value: Tensor | None, steps: int) -> Sequence[Tensor | None]:
+    return value.unbind(0) if value is not None and _varies(value) else [value] * steps
+
+
+def _as_autocast(x: Tensor, directions: Sequence[Direction]) -> tuple[Tensor, Sequence[Direction]]:
+    """Everything in autocast's dtype where it is on; like torch's own, it leaves float64 alone."""
+    kind = x.device.type
+    if not torch.amp.is_autocast_available(kind) or not torch.is_autocast_enabled(kind):
+        return x, directions
+    if x.dtype == torch.float64:
+        return x, directions
+    dtype = torch.get_autocast_dtype(kind)
+    return x.to(dtype), [
+        Direction(
+            tuple(state.to(dtype) for state in direction.start),
+            {key: value.to(dtype) for key, value in direction.parameters.items()},
+        )
+        for direction in directions
+    ]
