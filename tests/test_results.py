@@ -1,0 +1,159 @@
+"""Run folders: written whole, locked, read again."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import torch
+
+from onegate.checkpoints import Checkpoint
+from onegate.recipes import override, recipe
+from onegate.results import (
+    ComparedUnit,
+    Comparison,
+    Run,
+    RunError,
+    RunFolder,
+    comparisons,
+    finished_runs,
+    run_name,
+)
+
+RECIPE = recipe("adding", "tuned", "mgu")
+
+
+def finished(path: Path) -> RunFolder:
+    folder = RunFolder(path)
+    with folder.locked():
+        folder.start(RECIPE)
+        folder.note_machine({"threads": 2})
+        folder.append_metrics({"update": 1, "epoch": 0.5, "train_loss": 2.0})
+        folder.append_metrics({"update": 2, "epoch": 1.0, "valid_mse": 0.25})
+        folder.checkpoints.save(
+            Checkpoint(2, {"model.w": torch.ones(2), "optimizer.w": torch.zeros(2)}, {})
+        )
+        folder.note_status("done", result={"update": 2, "valid_mse": 0.25})
+    return folder
+
+
+def test_a_finished_run_is_read_as_it_was_written(tmp_path: Path) -> None:
+    finished(tmp_path / "a" / "run")
+    (run,) = finished_runs(tmp_path)
+    assert run.recipe == RECIPE
+    assert run.machine == {"threads": 2}
+    assert run.state == "done"
+    assert run.result["valid_mse"] == 0.25
+    assert run.curve("epoch", "valid_mse") == ([1.0], [0.25])
+    assert list(run.weights()) == ["w"]
+    assert run == Run.read(tmp_path / "a" / "run")
+
+
+def test_only_finished_runs_are_listed(tmp_path: Path) -> None:
+    finished(tmp_path / "one").note_status("stopped")
+    (tmp_path / "two").mkdir()
+    (tmp_path / "two" / "status.json").write_text("{}")
+    assert finished_runs(tmp_path) == []
+
+
+def test_what_is_no_run_is_named(tmp_path: Path) -> None:
+    with pytest.raises(RunError, match=r"recipe\.json is missing"):
+        Run.read(tmp_path)
+
+
+def test_a_broken_file_is_named(tmp_path: Path) -> None:
+    finished(tmp_path)
+    (tmp_path / "status.json").write_text('{"state": ')
+    with pytest.raises(ValueError, match=r"status\.json is not JSON"):
+        Run.read(tmp_path)
+
+
+def test_half_a_line_is_dropped_and_later_lines_too(tmp_path: Path) -> None:
+    folder = finished(tmp_path)
+    with (tmp_path / "metrics.jsonl").open("a") as file:
+        file.write('{"update": 3, "epo')
+    assert [m["update"] for m in Run.read(tmp_path).metrics] == [1, 2]
+    folder.keep_metrics_until(1)
+    folder.append_metrics({"update": 2})
+    lines = (tmp_path / "metrics.jsonl").read_text().splitlines()
+    assert [json.loads(line)["update"] for line in lines] == [1, 2]
+
+
+def test_changes_of_the_machine_are_recorded(tmp_path: Path) -> None:
+    folder = RunFolder(tmp_path)
+    assert folder.note_machine({"threads": 2, "torch": "1"}) == []
+    assert folder.note_machine({"threads": 2, "torch": "1"}) == []
+    assert folder.note_machine({"threads": 1, "torch": "1"}) == ["threads: 2, now 1"]
+    folder.note_machine({"threads": 1, "torch": "1"})
+    noted = json.loads((tmp_path / "machine.json").read_text())
+    assert noted == {"threads": 2, "torch": "1", "resumed_with": [{"threads": 1}]}
+
+
+def test_two_at_once_are_refused(tmp_path: Path) -> None:
+    with (
+        RunFolder(tmp_path).locked(),
+        pytest.raises(RunError, match=f"in use by process {os.getpid()} on"),
+        RunFolder(tmp_path).locked(),
+    ):
+        pass
+    with RunFolder(tmp_path).locked():
+        pass
+
+
+def test_the_lock_of_a_killed_process_is_stale(tmp_path: Path) -> None:
+    hold = (
+        "import sys, time; from pathlib import Path; from onegate.results import RunFolder\n"
+        "with RunFolder(Path(sys.argv[1])).locked():\n"
+        "    print('held', flush=True); time.sleep(60)\n"
+    )
+    process = subprocess.Popen(
+        [sys.executable, "-c", hold, str(tmp_path)], stdout=subprocess.PIPE, text=True
+    )
+    assert process.stdout is not None
+    with process:
+        assert process.stdout.readline() == "held\n"
+        with pytest.raises(RunError, match=f"process {process.pid} "), RunFolder(tmp_path).locked():
+            pass
+        process.send_signal(signal.SIGKILL)
+    with RunFolder(tmp_path).locked():
+        assert (tmp_path / "lock").read_text().startswith(f"process {os.getpid()} ")
+
+
+def test_drafts_of_killed_processes_are_cleared_away(tmp_path: Path) -> None:
+    finished(tmp_path)
+    for folder in (tmp_path, tmp_path / "checkpoints"):
+        (folder / ".x.json.123.draft").write_bytes(b"half")
+    with RunFolder(tmp_path).locked():
+        assert not list(tmp_path.rglob("*.draft"))
+
+
+def test_a_folder_that_cannot_be_made_is_named(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    with (
+        pytest.raises(RunError, match=r"cannot be written: Not a directory; choose another"),
+        RunFolder(tmp_path / "file" / "run").locked(),
+    ):
+        pass
+
+
+def test_names_of_runs_tell_recipes_apart() -> None:
+    other = override(RECIPE, ["optimizer.lr=0.003"])
+    assert run_name(RECIPE).startswith("adding-tuned-mgu-100-s0-")
+    assert run_name(RECIPE) != run_name(other)
+    assert run_name(RECIPE) == run_name(override(other, [f"optimizer.lr={RECIPE.optimizer.lr}"]))
+
+
+def test_comparisons_round_trip(tmp_path: Path) -> None:
+    row = ComparedUnit("mgu", 100, (1.0, 2.0, 6.0), 0.5, 41_200, 41_400, ("a", "b", "c"))
+    made = Comparison("adding", "tuned", "units", "test_mse", (row, row))
+    made.write(tmp_path / "comparison-adding.json")
+    assert comparisons(tmp_path) == [made]
+    assert row.mean == 3.0
+    assert row.spread == pytest.approx(7**0.5)
+    stored = json.loads((tmp_path / "comparison-adding.json").read_text())
+    assert stored["units"][0]["mean"] == 3.0
