@@ -45,14 +45,21 @@ def parsed(
     }
 
 
-def damaged_arrays(name: str) -> list[Path]:
-    """Files of kept arrays of a data set whose checksum is not the one noted at writing."""
-    return [
-        file
-        for manifest in parsed_folder().glob(f"{name}-*/{_MANIFEST}")
-        for file, noted in _entries(manifest.parent)
-        if not file.exists() or checksum(file, "sha256") != noted["checksum"]
-    ]
+def kept_arrays(name: str) -> list[Path]:
+    """The folders in which arrays of a data set are kept."""
+    return sorted(parsed_folder().glob(f"{name}-*"))
+
+
+def damaged_arrays(folder: Path) -> list[Path]:
+    """Files of kept arrays that are not as they were written."""
+    try:
+        return [file for file, noted in _entries(folder) if not _is_as_noted(file, noted)]
+    except (OSError, ValueError):
+        return [folder / _MANIFEST]
+
+
+def _is_as_noted(file: Path, noted: dict[str, Any]) -> bool:
+    return file.is_file() and checksum(file, "sha256") == noted["checksum"]
 
 
 def _is_whole(folder: Path) -> bool:

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import logging
 import time
 from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 
 import pooch
@@ -45,7 +46,7 @@ def download(
     path = folder / file.name
     try:
         folder.mkdir(parents=True, exist_ok=True)
-        with exclusive(folder / f".{file.name}.lock"), bar(file.name) as report:
+        with exclusive(folder / f".{file.name}.lock"), _quiet_pooch(), bar(file.name) as report:
             return _first_good(file, path, _Resuming(path, patience, report))
     except DataError:
         raise
@@ -54,6 +55,18 @@ def download(
             f"{file.name} cannot be written to {folder}: {error}. Make room or allow writing "
             "there, or set ONEGATE_DATA to another folder"
         ) from error
+
+
+@contextmanager
+def _quiet_pooch() -> Iterator[None]:
+    # Its messages would tear the progress bar apart and repeat what errors say.
+    logger = pooch.get_logger()
+    level = logger.level
+    logger.setLevel(logging.WARNING)
+    try:
+        yield
+    finally:
+        logger.setLevel(level)
 
 
 def _first_good(file: SourceFile, path: Path, downloader: _Resuming) -> Path:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -38,19 +40,26 @@ def require_checksum(path: Path, expected: str, found: str) -> None:
         )
 
 
+def complete(source: Source) -> Sequence[tuple[Path, SourceFile | None]]:
+    """The paths of the first complete layout, not checked yet; empty if there is none.
+
+    An archive that may hold the data set under a name of its own comes without a SourceFile.
+    """
+    for layout in source.layouts:
+        located = [(path, file) for file in layout if (path := locate(source, file)) is not None]
+        if len(located) == len(layout):
+            return located
+    return [(path, None) for path in lookalikes(source)][:1]
+
+
 def find(source: Source) -> tuple[FoundFile, ...] | None:
     """The files of the first complete layout, checked; None if there is none."""
-    for layout in source.layouts:
-        paths = [locate(source, file) for file in layout]
-        found = [path for path in paths if path is not None]
-        if len(found) == len(layout):
-            return tuple(map(_checked, found, layout))
-    for path in lookalikes(source):
-        return (FoundFile(path, remembered_checksum(path, "sha256")),)
-    return None
+    return tuple(_checked(path, file) for path, file in complete(source)) or None
 
 
-def _checked(path: Path, file: SourceFile) -> FoundFile:
+def _checked(path: Path, file: SourceFile | None) -> FoundFile:
+    if file is None:
+        return FoundFile(path, remembered_checksum(path, "sha256"))
     algorithm = file.checksum.partition(":")[0]
     require_checksum(path, file.checksum, remembered_checksum(path, algorithm))
     return FoundFile(path, file.checksum)
@@ -62,15 +71,19 @@ def obtain(source: Source, *, download: bool = True) -> tuple[FoundFile, ...]:
     Raises MissingDataError or DamagedDataError.
     """
     found = find(source)
-    if found is None and download:
-        return fetch(source)
-    if found is None:
-        raise MissingDataError(_missing(source, ["(downloading was not allowed)"]))
-    return found
+    if found is not None:
+        return found
+    if not download:
+        raise MissingDataError(_missing(source, ["nothing: downloading was not asked for"]))
+    return fetch(source)
 
 
 def fetch(source: Source) -> tuple[FoundFile, ...]:
     """Downloads what is missing or damaged, one layout after the other until one is complete."""
+    with suppress(DamagedDataError):
+        found = find(source)
+        if found is not None:
+            return found
     problems: list[str] = []
     for layout in source.layouts:
         try:

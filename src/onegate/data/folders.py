@@ -55,9 +55,9 @@ def download_folder(source: Source) -> Path:
 
 def _writable(folder: Path) -> bool:
     # Only trying tells: permission bits say nothing about read-only mounts or the superuser.
+    existing = next(path for path in (folder, *folder.absolute().parents) if path.exists())
     try:
-        folder.mkdir(parents=True, exist_ok=True)
-        with tempfile.TemporaryFile(dir=folder):
+        with tempfile.TemporaryFile(dir=existing):
             return True
     except OSError:
         return False

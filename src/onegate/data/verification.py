@@ -1,0 +1,61 @@
+"""Reads every byte of what is there, whatever was remembered of it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from .arrays import damaged_arrays, kept_arrays
+from .checksums import checksum
+from .errors import DamagedDataError
+from .files import FoundFile, require_checksum
+from .folders import locate, lookalikes
+from .movie_reviews import parse_reviews
+from .sources import Source, SourceFile
+
+
+@dataclass(frozen=True)
+class Finding:
+    """A file or folder that was checked; `problem` is empty if it is good."""
+
+    path: Path
+    problem: str = ""
+
+
+def verify(source: Source) -> list[Finding]:
+    """Checks all files of a data set on this machine, and the arrays parsed from them."""
+    files = [file for layout in source.layouts for file in layout]
+    findings = [
+        _check_file(path, file) for file in files if (path := locate(source, file)) is not None
+    ]
+    findings += [_check_archive(source, path) for path in lookalikes(source)]
+    return findings + [_check_arrays(folder) for folder in kept_arrays(source.name)]
+
+
+def _check_file(path: Path, file: SourceFile) -> Finding:
+    try:
+        require_checksum(path, file.checksum, checksum(path, file.checksum.partition(":")[0]))
+    except DamagedDataError as error:
+        return Finding(path, str(error))
+    return Finding(path)
+
+
+def _check_archive(source: Source, path: Path) -> Finding:
+    found = checksum(path, "sha256")
+    if found not in source.known_archives:
+        try:
+            parse_reviews(FoundFile(path, found))
+        except DamagedDataError as error:
+            return Finding(path, str(error))
+    return Finding(path)
+
+
+def _check_arrays(folder: Path) -> Finding:
+    damaged = ", ".join(file.name for file in damaged_arrays(folder))
+    if damaged:
+        return Finding(
+            folder,
+            f"{folder} has damaged arrays ({damaged}): delete it, and it is "
+            "made again from the files",
+        )
+    return Finding(folder)
