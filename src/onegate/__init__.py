@@ -1,6 +1,7 @@
 """Recurrent units written once as equations, and layers of them that drop in for torch.nn."""
 
 from onegate.cells import Cell
+from onegate.convert import from_torch, to_torch
 from onegate.engines.choice import Choice, EngineError
 from onegate.expressions import (
     Affine,
@@ -151,10 +152,12 @@ __all__ = [
     "Vector",
     "chrono",
     "forget_bias",
+    "from_torch",
     "identity",
     "register",
     "relu",
     "sigmoid",
     "tanh",
+    "to_torch",
     "trace",
 ]

@@ -173,7 +173,7 @@ class Recurrent(nn.Module):
         lasts: list[tuple[Tensor, ...]] = []
         for layer, weights in enumerate(self._weights()):
             graph = weights[0].graph
-            directions = tuple(Direction(next(starts), each.tensors()) for each in weights)
+            directions = [Direction(next(starts), each.tensors()) for each in weights]
             if layer == 0:
                 parameter = next(iter(directions[0].parameters.values()))
                 arguments.check_alike("input", x, parameter)
@@ -183,9 +183,11 @@ class Recurrent(nn.Module):
                 x = F.dropout(x, self.dropout, self.training)
             x, last = run(graph, x, directions, lengths)
             lasts += last
-        if not torch.compiler.is_compiling():
+        if choice is not self._choice and not torch.compiler.is_compiling():
             self._choice = choice
-        return x, tuple(torch.stack(each) for each in zip(*lasts, strict=True))
+        if len(lasts) == 1:
+            return x, tuple([state.unsqueeze(0) for state in lasts[0]])
+        return x, tuple([torch.stack(each) for each in zip(*lasts, strict=True)])
 
     def _starts(self, x: Tensor, states: tuple[Tensor, ...] | None) -> Iterator[tuple[Tensor, ...]]:
         """The states before the first step by layer and direction, each (B, size)."""
@@ -197,7 +199,7 @@ class Recurrent(nn.Module):
                 for weights in self._weights()
                 for each in weights
             )
-        zeros = tuple(x.new_zeros(x.shape[1], size) for size in self._sizes.values())
+        zeros = tuple([x.new_zeros(x.shape[1], size) for size in self._sizes.values()])
         return itertools.repeat(zeros)
 
     def _checked(self, hx: States, batch: dict[str, int]) -> tuple[Tensor, ...]:
