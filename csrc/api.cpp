@@ -1,0 +1,158 @@
+// The C interface: checks what it is given, picks the instruction set, turns failures into messages.
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <algorithm>
+#include <atomic>
+#include <exception>
+#include <mutex>
+#include <string>
+#if !defined(_WIN32)
+#include <pthread.h>
+#endif
+
+#include "isa.h"
+#include "onegate.h"
+#include "program.h"
+#include "threads.h"
+
+namespace baseline { extern const Engine engine; }
+#if defined(OG_HAVE_AVX2)
+namespace avx2 { extern const Engine engine; }
+#endif
+#if defined(OG_HAVE_AVX512)
+namespace avx512 { extern const Engine engine; }
+#endif
+
+namespace {
+
+// The widest set that the machine has; ONEGATE_ISA=baseline (or avx2) asks for less.
+const Engine& choose() {
+  const char* asked = std::getenv("ONEGATE_ISA");
+  const std::string most = asked == nullptr ? "" : asked;
+#if defined(OG_HAVE_AVX512)
+  if ((most.empty() || most == "avx512") && __builtin_cpu_supports("avx512f") &&
+      __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vl"))
+    return avx512::engine;
+#endif
+#if defined(OG_HAVE_AVX2)
+  if (most != "baseline" && __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma"))
+    return avx2::engine;
+#endif
+  return baseline::engine;
+}
+
+const Engine& engine() {
+  static const Engine& chosen = choose();
+  return chosen;
+}
+
+std::atomic<bool> forked{false};
+
+void say(const std::string& text, char* message, int64_t size) {
+  if (message == nullptr || size <= 0) return;
+  const size_t n = std::min(text.size(), static_cast<size_t>(size - 1));
+  std::memcpy(message, text.data(), n);
+  message[n] = 0;
+}
+
+// What would make the engine touch memory that it should not.
+std::string fault(const og_forward& c, bool backward) {
+  if (c.program == nullptr) return "there is no program";
+  if (c.bits != 32 && c.bits != 64) return "bits is " + std::to_string(c.bits) + ", not 32 or 64";
+  if (c.directions != 1 && c.directions != 2)
+    return "directions is " + std::to_string(c.directions) + ", not 1 or 2";
+  if (c.threads < 1) return "threads is " + std::to_string(c.threads) + ", at least 1 is needed";
+  if (c.split < 0 || c.split > 2) return "split is " + std::to_string(c.split) + ", not 0, 1 or 2";
+  if (c.steps < 1 || c.rows < 1)
+    return "a run needs at least one step and one row, got " + std::to_string(c.steps) +
+           " steps and " + std::to_string(c.rows) + " rows";
+  if (c.x == nullptr || c.start == nullptr || c.out == nullptr || c.parameters == nullptr)
+    return "a tensor is missing";
+  if (!backward && c.last == nullptr) return "there is nowhere to put the last states";
+  if (backward && c.kept == nullptr && c.program->kept_per_row() > 0)
+    return "the forward pass kept nothing for the backward pass";
+  const size_t parameters = c.program->parameters.size() * static_cast<size_t>(c.directions);
+  for (size_t i = 0; i < parameters; ++i)
+    if (c.parameters[i] == nullptr) return "parameter " + std::to_string(i) + " is missing";
+  if (c.lengths != nullptr)
+    for (int64_t r = 0; r < c.rows; ++r)
+      if (c.lengths[r] < 1 || c.lengths[r] > c.steps)
+        return "length " + std::to_string(c.lengths[r]) + " of row " + std::to_string(r) +
+               " is not between 1 and the " + std::to_string(c.steps) + " steps";
+  return "";
+}
+
+template <class F> int32_t guarded(char* message, int64_t size, F body) {
+  try {
+    const std::string problem = body();
+    say(problem, message, size);
+    return problem.empty() ? 0 : 1;
+  } catch (const std::bad_alloc&) {
+    say("out of memory for scratch", message, size);
+  } catch (const std::exception& e) {
+    say(e.what(), message, size);
+  } catch (...) {
+    say("unknown failure", message, size);
+  }
+  return 1;
+}
+
+}  // namespace
+
+bool threads_allowed() {
+#if !defined(_WIN32)
+  static std::once_flag once;
+  std::call_once(once, [] { pthread_atfork(nullptr, nullptr, [] { forked = true; }); });
+#endif
+  return !forked;
+}
+
+int32_t og_format(void) { return static_cast<int32_t>(kFormat); }
+
+const char* og_instruction_set(void) { return engine().name; }
+
+og_program* og_program_new(const int64_t* code, int64_t length, const double* constants,
+                           int64_t constant_count, char* message, int64_t size) {
+  std::string error;
+  og_program* program = nullptr;
+  if (code == nullptr || length < 0 || constant_count < 0 ||
+      (constants == nullptr && constant_count > 0))
+    error = "there is no program";
+  else
+    program = read_program(code, length, constants, constant_count, error);
+  say(error, message, size);
+  return program;
+}
+
+void og_program_free(og_program* program) { delete program; }
+
+int64_t og_kept_size(const og_program* program, int64_t directions, int64_t steps, int64_t rows) {
+  return program->kept_per_row() * directions * steps * rows;
+}
+
+int32_t og_run_forward(const og_forward* call, char* message, int64_t size) {
+  return guarded(message, size, [&]() -> std::string {
+    std::string problem = fault(*call, false);
+    if (!problem.empty()) return problem;
+    const auto run = call->bits == 32 ? engine().forward32 : engine().forward64;
+    if (run(*call)) return "";
+    og_forward alone = *call;
+    alone.threads = 1;
+    return run(alone) ? "" : "no thread could be had";
+  });
+}
+
+int32_t og_run_backward(const og_backward* call, char* message, int64_t size) {
+  return guarded(message, size, [&]() -> std::string {
+    std::string problem = fault(call->forward, true);
+    if (!problem.empty()) return problem;
+    if (call->grad_start == nullptr || call->grad_parameters == nullptr)
+      return "there is nowhere to put the gradients";
+    const auto run = call->forward.bits == 32 ? engine().backward32 : engine().backward64;
+    if (run(*call)) return "";
+    og_backward alone = *call;
+    alone.forward.threads = 1;
+    return run(alone) ? "" : "no thread could be had";
+  });
+}

@@ -1,0 +1,404 @@
+// The backward pass over a whole sequence: from the last step to the first, a chunk of steps at a
+// time. Within a chunk the gradients at the maps' outputs stay in cache; at its end they are turned
+// into the weights' gradients and the input's, as products over all rows of the chunk.
+#pragma once
+
+#include "pass.h"
+
+namespace OG_ISA {
+
+constexpr int64_t kChunkRows = 192;       // rows of a chunk while the sums fit the cache
+constexpr int64_t kLargeChunkRows = 512;  // and where they do not
+constexpr int64_t kCachedSums = 256 * 1024;
+
+// Sums for the weights of one map: operands side by side, the bias as a column of ones.
+struct MapLayout {
+  int64_t height, width;
+  std::vector<int64_t> columns;  // first column of each operand
+};
+
+inline MapLayout map_layout(const og_program& p, const MapSums& map) {
+  MapLayout layout{p.backward.slots[map.output].width, 0, {}};
+  for (const Factor& operand : map.operands) {
+    layout.columns.push_back(layout.width);
+    layout.width += p.backward.slots[operand.slot].width;
+  }
+  layout.width += map.bias >= 0;
+  return layout;
+}
+
+template <class T> class Backward : Pass<T> {
+  using Base = Pass<T>;
+  using Base::active, Base::at_, Base::call_, Base::code_, Base::p_, Base::part_, Base::plan_,
+      Base::rows_, Base::sums_, Base::terms_, Base::time;
+
+ public:
+  Backward(const og_backward& call, const Plan& plan, const Packed<T>* packed, const Part& part,
+           int thread)
+      : Base(plan, plan.program.backward, packed, part, thread), back_(call) {
+    int64_t bytes = 0;
+    for (const MapSums& map : p_.maps) {
+      maps_.push_back(map_layout(p_, map));
+      bytes += maps_.back().height * maps_.back().width * static_cast<int64_t>(sizeof(T));
+    }
+    const int64_t rows = bytes > kCachedSums ? kLargeChunkRows : kChunkRows;
+    chunk_ = std::clamp<int64_t>((rows + rows_ - 1) / rows_, 1, call_.steps);
+    for (const Slot& slot : code_.slots) {
+      if (slot.space == Space::kNext) needs_next_ = true;
+      if (slot.space == Space::kGradInput) input_outside_maps_ = true;
+    }
+    for (const Stage& stage : code_.stages)
+      for (const Instruction& i : stage.run)
+        if (i.op == Op::kReduce) reduced_.push_back(i.dst);
+  }
+
+  void layout(Carver& carver) {
+    const int64_t rows = chunk_ * rows_;
+    this->layout_step(carver);
+    input_ = carver.take<T>(rows * p_.input);
+    grad_input_ = carver.take<T>(back_.grad_x != nullptr || input_outside_maps_ ? rows * p_.input
+                                                                                : 0);
+    this->layout_rows(carver, prev_, p_.states, rows);
+    this->layout_rows(carver, next_, p_.states, needs_next_ ? rows : 0);
+    this->layout_rows(carver, carry_, p_.states, rows_);
+    this->layout_rows(carver, carried_, p_.states, rows_);
+    this->layout_rows(carver, chunks_, code_.chunks, rows);
+    int64_t largest = 0;
+    map_sums_.clear();
+    for (const MapLayout& m : maps_) {
+      map_sums_.push_back(carver.take<T>(panels<T>(m.width) * m.height * kPanel<T>));
+      largest = std::max(largest, packed_size<T>(rows, m.width));
+    }
+    operands_ = carver.take<T>(largest);
+    for (int32_t parameter : reduced_)
+      sums_[parameter] = carver.take<T>(p_.parameters[parameter].rows);
+  }
+
+  Backward for_thread(int thread) const {
+    Backward other(*this);
+    other.set_thread(thread);
+    return other;
+  }
+
+  void run(Barrier& barrier) {
+    this->fill_step();
+    begin();
+    for (int64_t s1 = call_.steps; s1 > 0; s1 -= chunk_) {
+      const int64_t s0 = std::max<int64_t>(0, s1 - chunk_);
+      offsets_.assign(1, 0);
+      for (int64_t s = s0; s < s1; ++s) offsets_.push_back(offsets_.back() + active(time(s)));
+      for (int64_t s = s0; s < s1; ++s) gather(time(s), offsets_[s - s0]);
+      for (int64_t s = s1 - 1; s >= s0; --s) {
+        const int64_t t = time(s), count = active(t);
+        step(t, count, offsets_[s - s0], barrier);
+        finish(t, count);
+      }
+      if (plan_.columns) barrier.wait();
+      add_weights(s0, s1, barrier);
+      if (back_.grad_x != nullptr) write_input_gradient(s0, s1);
+      if (plan_.columns) barrier.wait();
+    }
+  }
+
+  int direction() const { return part_.direction; }
+  const T* map_sums(size_t map) const { return map_sums_[map]; }
+  const T* vector_sums(int64_t parameter) const { return sums_[parameter]; }
+
+ private:
+  // Sums start at zero; the gradient that is carried, at the last states' in both buffers: a row
+  // that ends earlier finds it in either.
+  void begin() {
+    for (size_t m = 0; m < maps_.size(); ++m) {
+      const Columns c = this->share(maps_[m].height);
+      for (int64_t p = 0; p < panels<T>(maps_[m].width); ++p) {
+        T* panel = map_sums_[m] + p * maps_[m].height * kPanel<T>;
+        std::fill(panel + c.first * kPanel<T>, panel + c.last * kPanel<T>, T{0});
+      }
+    }
+    for (int32_t parameter : reduced_) {
+      const Columns c = this->share(p_.parameters[parameter].rows);
+      std::fill(sums_[parameter] + c.first, sums_[parameter] + c.last, T{0});
+    }
+    const T* last = static_cast<const T*>(back_.grad_last);
+    for (size_t i = 0; i < p_.states.size(); ++i) {
+      const int64_t width = p_.states[i];
+      const Columns c = this->share(width);
+      for (auto* buffer : {&carry_, &carried_})
+        for (int64_t r = 0; r < rows_; ++r) {
+          T* to = (*buffer)[i] + r * width + c.first;
+          if (last == nullptr)
+            std::fill(to, to + (c.last - c.first), T{0});
+          else
+            copy_row(to, last + this->state_row(r) + p_.state_offsets[i] + c.first,
+                     c.last - c.first);
+        }
+    }
+  }
+
+  // Input, states before and (where needed) after step t, to row `offset` of the chunk's arrays.
+  void gather(int64_t t, int64_t offset) {
+    const int64_t count = active(t);
+    this->gather_input(input_ + offset * p_.input, t, count);
+    const int64_t before = this->reverse_ ? t + 1 : t - 1;
+    const T* start = static_cast<const T*>(call_.start);
+    // Backward in time a row starts at its end, so that the rows that run at t but not at t + 1
+    // start here; forward in time all start at 0.
+    const int64_t going_on =
+        this->reverse_ ? (t + 1 < call_.steps ? active(t + 1) : 0) : (t > 0 ? count : 0);
+    for (size_t i = 0; i < p_.states.size(); ++i) {
+      T* to = prev_[i] + offset * p_.states[i];
+      this->copy_rows(count, p_.states[i], [&](int64_t r) { return to + r * p_.states[i]; },
+                      [&](int64_t r) {
+                        return r < going_on
+                                   ? state_at(i, before, r)
+                                   : start + this->state_row(r) + p_.state_offsets[i];
+                      });
+      if (!needs_next_) continue;
+      T* next = next_[i] + offset * p_.states[i];
+      this->copy_rows(count, p_.states[i], [&](int64_t r) { return next + r * p_.states[i]; },
+                      [&](int64_t r) { return state_at(i, t, r); });
+    }
+  }
+
+  // State i after step t as the forward pass left it: the output, or what was kept.
+  const T* state_at(size_t i, int64_t t, int64_t r) const {
+    if (i == 0)
+      return static_cast<const T*>(call_.out) +
+             this->out_row(t, r, call_.out_step, call_.out_row);
+    return this->kept_state(static_cast<int64_t>(i), t) + r * p_.states[i];
+  }
+
+  void step(int64_t t, int64_t count, int64_t offset, Barrier& barrier) {
+    add_output_gradient(t, count);
+    for (size_t i = 0; i < code_.slots.size(); ++i) {
+      const Slot& slot = code_.slots[i];
+      switch (slot.space) {
+        case Space::kInput: at_[i] = input_ + offset * p_.input; break;
+        case Space::kPrev: at_[i] = prev_[slot.index] + offset * slot.width; break;
+        case Space::kNext: at_[i] = next_[slot.index] + offset * slot.width; break;
+        case Space::kKeep: at_[i] = this->kept(slot.index, slot.width, t); break;
+        case Space::kChunk: at_[i] = chunks_[slot.index] + offset * slot.width; break;
+        case Space::kGradNext: at_[i] = carry_[slot.index]; break;
+        case Space::kGradPrev: at_[i] = carried_[slot.index]; break;
+        case Space::kGradInput: at_[i] = grad_input_ + offset * p_.input; break;
+        default: break;
+      }
+    }
+    for (const Stage& stage : code_.stages) {
+      if (stage.terms.empty()) {
+        this->pointwise(stage, count);
+        continue;
+      }
+      if (plan_.columns) barrier.wait();
+      terms_.clear();
+      for (const Factor& factor : stage.terms)
+        terms_.push_back(this->term(factor, at_[factor.slot]));
+      this->multiply(at_[stage.dst], code_.slots[stage.dst].width,
+                     stage.init < 0 ? nullptr : at_[stage.init],
+                     stage.init < 0 ? 0 : this->stride(stage.init), count);
+      if (plan_.columns) barrier.wait();
+    }
+  }
+
+  void add_output_gradient(int64_t t, int64_t count) {
+    if (back_.grad_out == nullptr) return;
+    const int64_t n = p_.states[0];
+    const Columns c = this->share(n);
+    const T* from = static_cast<const T*>(back_.grad_out);
+    for (int64_t r = 0; r < count; ++r) {
+      T* to = carry_[0] + r * n + c.first;
+      each(to, to,
+           from + this->out_row(t, r, back_.grad_out_step, back_.grad_out_row) + c.first,
+           c.last - c.first, [](Vec<T> x, Vec<T> y) { return x + y; });
+    }
+  }
+
+  // Hands out the gradients of the states that rows started with, and moves on.
+  void finish(int64_t t, int64_t count) {
+    const int64_t going_on =
+        this->reverse_ ? (t + 1 < call_.steps ? active(t + 1) : 0) : (t > 0 ? count : 0);
+    T* start = static_cast<T*>(back_.grad_start);
+    for (size_t i = 0; i < p_.states.size(); ++i) {
+      const Columns c = this->share(p_.states[i]);
+      for (int64_t r = going_on; r < count; ++r)
+        copy_row(start + this->state_row(r) + p_.state_offsets[i] + c.first,
+                 carried_[i] + r * p_.states[i] + c.first, c.last - c.first);
+    }
+    std::swap(carry_, carried_);
+  }
+
+  // Rows of a lasting slot for step s0 + j of the chunk.
+  const T* lasting(int32_t slot_number, int64_t s0, int64_t j) const {
+    const Slot& slot = code_.slots[slot_number];
+    switch (slot.space) {
+      case Space::kInput: return input_ + offsets_[j] * p_.input;
+      case Space::kPrev: return prev_[slot.index] + offsets_[j] * slot.width;
+      case Space::kNext: return next_[slot.index] + offsets_[j] * slot.width;
+      case Space::kKeep: return this->kept(slot.index, slot.width, time(s0 + j));
+      default: return chunks_[slot.index] + offsets_[j] * slot.width;
+    }
+  }
+
+  // Operands of a map side by side, packed by panels; the bias's column of ones last.
+  void pack_operands(size_t m, int64_t s0, int64_t s1) {
+    constexpr int64_t P = kPanel<T>;
+    const MapSums& map = p_.maps[m];
+    const MapLayout& layout = maps_[m];
+    const int64_t k = offsets_.back();
+    for (size_t o = 0; o < map.operands.size(); ++o) {
+      const int64_t width = code_.slots[map.operands[o].slot].width;
+      const int64_t first = layout.columns[o];
+      for (int64_t j = 0; j < s1 - s0; ++j) {
+        const T* rows = lasting(map.operands[o].slot, s0, j);
+        for (int64_t row = offsets_[j]; row < offsets_[j + 1]; ++row, rows += width)
+          for (int64_t c = 0; c < width;) {
+            const int64_t column = first + c;
+            const int64_t run = std::min(width - c, P - column % P);
+            T* to = operands_ + (column / P * k + row) * P + column % P;
+            if (run == P)
+              for (int64_t v = 0; v < P; v += kLanes<T>) store(to + v, load(rows + c + v));
+            else
+              for (int64_t v = 0; v < run; ++v) to[v] = rows[c + v];
+            c += run;
+          }
+      }
+    }
+    const int64_t used = layout.width - (map.bias >= 0);
+    for (int64_t column = used; column < panels<T>(layout.width) * P; ++column) {
+      const T value = column == used && map.bias >= 0 ? T{1} : T{0};
+      for (int64_t row = 0; row < k; ++row)
+        operands_[(column / P * k + row) * P + column % P] = value;
+    }
+  }
+
+  void add_weights(int64_t s0, int64_t s1, Barrier& barrier) {
+    for (size_t m = 0; m < maps_.size(); ++m) {
+      if (!plan_.columns || this->thread_ == 0) pack_operands(m, s0, s1);
+      if (plan_.columns) barrier.wait();
+      const Slot& output = code_.slots[p_.maps[m].output];
+      const Columns c = this->share(maps_[m].height);
+      outer_product(map_sums_[m], maps_[m].height, chunks_[output.index], output.width, operands_,
+                    offsets_.back(), maps_[m].width, c.first, c.last);
+      if (plan_.columns) barrier.wait();
+    }
+  }
+
+  // Through the maps, added to what came outside them.
+  void write_input_gradient(int64_t s0, int64_t s1) {
+    const int64_t d = p_.input;
+    terms_.clear();
+    for (const MapSums& map : p_.maps)
+      for (const Factor& operand : map.operands)
+        if (code_.slots[operand.slot].space == Space::kInput) {
+          const Slot& output = code_.slots[map.output];
+          terms_.push_back({chunks_[output.index], output.width, output.width,
+                            this->packed_->get(part_.direction, operand.parameter)});
+        }
+    this->multiply(grad_input_, d, input_outside_maps_ ? grad_input_ : nullptr, d,
+                   offsets_.back());
+    T* grad = static_cast<T*>(back_.grad_x) + part_.direction * call_.steps * call_.rows * d;
+    const Columns c = this->share(d);
+    for (int64_t s = s0; s < s1; ++s) {
+      const int64_t t = time(s), count = offsets_[s - s0 + 1] - offsets_[s - s0];
+      for (int64_t r = 0; r < rows_; ++r) {
+        T* to = grad + (t * call_.rows + this->row(r)) * d;
+        if (r < count)
+          copy_row(to + c.first, grad_input_ + (offsets_[s - s0] + r) * d + c.first,
+                   c.last - c.first);
+        else
+          std::fill(to + c.first, to + c.last, T{0});
+      }
+    }
+  }
+
+  const og_backward& back_;
+  int64_t chunk_ = 1;
+  bool needs_next_ = false, input_outside_maps_ = false;
+  std::vector<MapLayout> maps_;
+  std::vector<int32_t> reduced_;
+  std::vector<int64_t> offsets_;  // first row of each step in the chunk's arrays
+  T *input_ = nullptr, *grad_input_ = nullptr, *operands_ = nullptr;
+  std::vector<T*> prev_, next_, carry_, carried_, chunks_, map_sums_;
+};
+
+// Adds up the parts' sums and writes the parameters' gradients: this thread's share of each.
+template <class T>
+void write_gradients(const og_backward& call, const Plan& plan,
+                     const std::vector<std::vector<Backward<T>>>& all, int thread) {
+  const og_program& p = plan.program;
+  const int64_t count = static_cast<int64_t>(p.parameters.size());
+  const auto grad = [&](int d, int64_t parameter) {
+    return static_cast<T*>(call.grad_parameters[d * count + parameter]);
+  };
+  for (int d = 0; d < plan.call.directions; ++d) {
+    std::vector<const Backward<T>*> parts;
+    for (size_t t = 0; t < (plan.columns ? 1 : all.size()); ++t)
+      for (const Backward<T>& part : all[t])
+        if (part.direction() == d) parts.push_back(&part);
+    const auto first = [&](int64_t rows) { return rows * thread / plan.threads; };
+    const auto last = [&](int64_t rows) { return rows * (thread + 1) / plan.threads; };
+    std::vector<bool> written(count, false);
+    for (size_t m = 0; m < p.maps.size(); ++m) {
+      const MapSums& map = p.maps[m];
+      const MapLayout layout = map_layout(p, map);
+      const auto total = [&](int64_t row, int64_t column) {
+        T sum = 0;
+        for (const Backward<T>* part : parts)
+          sum += part->map_sums(m)[(column / kPanel<T> * layout.height + row) * kPanel<T> +
+                                   column % kPanel<T>];
+        return sum;
+      };
+      for (size_t o = 0; o < map.operands.size(); ++o) {
+        const int64_t parameter = map.operands[o].parameter;
+        const int64_t width = p.parameters[parameter].columns;
+        written[parameter] = true;
+        for (int64_t row = first(layout.height); row < last(layout.height); ++row)
+          for (int64_t c = 0; c < width; ++c)
+            grad(d, parameter)[row * width + c] = total(row, layout.columns[o] + c);
+      }
+      if (map.bias < 0) continue;
+      written[map.bias] = true;
+      for (int64_t row = first(layout.height); row < last(layout.height); ++row)
+        grad(d, map.bias)[row] = total(row, layout.width - 1);
+    }
+    for (int64_t i = 0; i < count; ++i) {
+      if (written[i]) continue;
+      const int64_t size = p.parameters[i].count();
+      for (int64_t e = first(size); e < last(size); ++e) {
+        T sum = 0;
+        for (const Backward<T>* part : parts)
+          if (part->vector_sums(i) != nullptr) sum += part->vector_sums(i)[e];
+        grad(d, i)[e] = sum;
+      }
+    }
+  }
+}
+
+template <class T> bool run_backward(const og_backward& call) {
+  const Plan plan(call.forward);
+  const og_program& p = plan.program;
+  std::vector<bool> needed(p.parameters.size(), false);
+  for (const Stage& stage : p.backward.stages)
+    for (const Factor& term : stage.terms) needed[term.parameter] = true;
+  if (call.grad_x != nullptr)
+    for (const MapSums& map : p.maps)
+      for (const Factor& operand : map.operands)
+        if (p.backward.slots[operand.slot].space == Space::kInput)
+          needed[operand.parameter] = true;
+  Packed<T> packed;
+  auto all = workers<Backward<T>>(
+      plan,
+      [&](const Part& part, int thread) {
+        return Backward<T>(call, plan, &packed, part, thread);
+      },
+      [&](Carver& carver) { packed.layout(carver, p, plan.call.directions, needed, true); });
+  return on_threads(plan.threads, [&](int thread, Barrier& barrier) {
+    packed.fill(p, plan.call.parameters, needed, true, thread, plan.threads);
+    barrier.wait();
+    for (Backward<T>& part : all[thread]) part.run(barrier);
+    barrier.wait();
+    write_gradients(call, plan, all, thread);
+  });
+}
+
+}  // namespace OG_ISA

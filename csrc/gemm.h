@@ -1,0 +1,221 @@
+// Small matrix products for operands that live in cache: packed right-hand sides, register tiles.
+#pragma once
+
+#include <algorithm>
+
+#include "vector.h"
+
+namespace OG_ISA {
+
+constexpr int kTileRows = 6;  // 6 rows x 2 vectors of accumulators leave room in 16 registers
+template <class T> constexpr int kPanel = 2 * kLanes<T>;
+
+// A right-hand side of k rows is stored panel by panel, kPanel columns wide, each panel k x kPanel
+// without gaps; columns beyond the width are zero.
+template <class T> OG_INLINE int64_t panels(int64_t width) {
+  return (width + kPanel<T> - 1) / kPanel<T>;
+}
+template <class T> OG_INLINE int64_t packed_size(int64_t k, int64_t width) {
+  return panels<T>(width) * k * kPanel<T>;
+}
+
+// Packs panels [first, last) of a matrix whose element (row, column) is at
+// source[row * row_stride + column * column_stride].
+template <class T>
+void pack(T* packed, const T* source, int64_t k, int64_t width, int64_t row_stride,
+          int64_t column_stride, int64_t first, int64_t last) {
+  constexpr int64_t P = kPanel<T>;
+  for (int64_t p = first; p < last; ++p) {
+    T* panel = packed + p * k * P;
+    const int64_t columns = std::min(P, width - p * P);
+    const T* from = source + p * P * column_stride;
+    if (columns < P) std::fill(panel, panel + k * P, T{0});
+    if (row_stride == 1) {
+      for (int64_t j = 0; j < columns; ++j)
+        for (int64_t i = 0; i < k; ++i) panel[i * P + j] = from[i + j * column_stride];
+    } else {
+      for (int64_t i = 0; i < k; ++i)
+        for (int64_t j = 0; j < columns; ++j)
+          panel[i * P + j] = from[i * row_stride + j * column_stride];
+    }
+  }
+}
+
+// One summand of a product: left (rows x k, row stride `stride`) times a packed matrix.
+template <class T> struct Term {
+  const T* left;
+  int64_t stride;
+  int64_t k;
+  const T* packed;
+};
+
+// result[0..ROWS, columns of one panel] = init + sum of terms. VECTORS is how many vectors of the
+// panel are in use; `columns` how many columns.
+template <class T, int ROWS, int VECTORS>
+void tile(T* result, int64_t result_stride, const T* init, int64_t init_stride,
+          const Term<T>* terms, int count, int64_t panel, int64_t row, int64_t columns) {
+  constexpr int L = kLanes<T>;
+  Vec<T> sum[ROWS][VECTORS];
+  const int64_t tail = columns - (VECTORS - 1) * L;
+  const bool whole = tail == L;
+  for (int i = 0; i < ROWS; ++i)
+    for (int v = 0; v < VECTORS; ++v) {
+      if (init == nullptr) {
+        sum[i][v] = Vec<T>{};
+      } else {
+        const T* from = init + i * init_stride + v * L;
+        sum[i][v] = (whole || v + 1 < VECTORS) ? load(from) : load_part(from, tail);
+      }
+    }
+  for (int c = 0; c < count; ++c) {
+    const int64_t k = terms[c].k, stride = terms[c].stride;
+    const T* left = terms[c].left + row * stride;
+    const T* right = terms[c].packed + panel * k * kPanel<T>;
+    for (int64_t j = 0; j < k; ++j) {
+      Vec<T> b[VECTORS];
+      for (int v = 0; v < VECTORS; ++v) b[v] = load(right + j * kPanel<T> + v * L);
+#pragma GCC unroll 6
+      for (int i = 0; i < ROWS; ++i) {
+        const Vec<T> a = splat(left[i * stride + j]);
+        for (int v = 0; v < VECTORS; ++v) sum[i][v] += a * b[v];
+      }
+    }
+  }
+  for (int i = 0; i < ROWS; ++i)
+    for (int v = 0; v < VECTORS; ++v) {
+      T* to = result + i * result_stride + v * L;
+      if (whole || v + 1 < VECTORS)
+        store(to, sum[i][v]);
+      else
+        store_part(to, sum[i][v], tail);
+    }
+}
+
+template <class T, int VECTORS, class... A> OG_INLINE void tile_of(int64_t rows, A... arguments) {
+  switch (rows) {
+    case 1: return tile<T, 1, VECTORS>(arguments...);
+    case 2: return tile<T, 2, VECTORS>(arguments...);
+    case 3: return tile<T, 3, VECTORS>(arguments...);
+    case 4: return tile<T, 4, VECTORS>(arguments...);
+    case 5: return tile<T, 5, VECTORS>(arguments...);
+    default: return tile<T, 6, VECTORS>(arguments...);
+  }
+}
+
+// Calls body(first, rows) for nearly equal blocks of at most kTileRows rows.
+template <class F> OG_INLINE void row_blocks(int64_t rows, F body) {
+  const int64_t blocks = (rows + kTileRows - 1) / kTileRows;
+  for (int64_t b = 0, first = 0; b < blocks; ++b) {
+    const int64_t last = rows * (b + 1) / blocks;
+    body(first, last - first);
+    first = last;
+  }
+}
+
+// result (rows x width) = init + sum of terms, for panels [first, last) of the result's columns.
+// init may be null (zero), or the result itself, or a single row (init_stride 0).
+template <class T>
+void product(T* result, int64_t result_stride, const T* init, int64_t init_stride,
+             const Term<T>* terms, int count, int64_t rows, int64_t width, int64_t first,
+             int64_t last) {
+  for (int64_t p = first; p < last; ++p) {
+    const int64_t column = p * kPanel<T>;
+    const int64_t columns = std::min<int64_t>(kPanel<T>, width - column);
+    row_blocks(rows, [&](int64_t row, int64_t block) {
+      T* to = result + row * result_stride + column;
+      const T* from = init == nullptr ? nullptr : init + row * init_stride + column;
+      if (columns > kLanes<T>)
+        tile_of<T, 2>(block, to, result_stride, from, init_stride, terms, count, p, row, columns);
+      else
+        tile_of<T, 1>(block, to, result_stride, from, init_stride, terms, count, p, row, columns);
+    });
+  }
+}
+
+// The same for few rows and a matrix that is not worth packing: right is (width x k), row-major,
+// as the weights lie in memory; columns [first, last) of the result.
+template <class T>
+void product_unpacked(T* result, int64_t result_stride, const T* left, int64_t left_stride,
+                      const T* right, int64_t k, int64_t rows, int64_t first, int64_t last) {
+  constexpr int L = kLanes<T>;
+  constexpr int J = 4;  // columns at a time: four independent streams of weights
+  for (int64_t c = first; c < last; c += J) {
+    const int64_t columns = std::min<int64_t>(J, last - c);
+    for (int64_t r = 0; r < rows; ++r) {
+      const T* a = left + r * left_stride;
+      Vec<T> sum[J] = {};
+      T rest[J] = {};
+      int64_t i = 0;
+      for (; i + L <= k; i += L) {
+        const Vec<T> x = load(a + i);
+        if (columns == J)
+          for (int j = 0; j < J; ++j) sum[j] += x * load(right + (c + j) * k + i);
+        else
+          for (int j = 0; j < columns; ++j) sum[j] += x * load(right + (c + j) * k + i);
+      }
+      for (; i < k; ++i)
+        for (int j = 0; j < columns; ++j) rest[j] += a[i] * right[(c + j) * k + i];
+      for (int j = 0; j < columns; ++j) {
+        T lanes[L];
+        store(lanes, sum[j]);
+        for (int l = 0; l < L; ++l) rest[j] += lanes[l];
+        result[r * result_stride + c + j] += rest[j];
+      }
+    }
+  }
+}
+
+// sums[0..ROWS, one panel] += left' right: left is k x ROWS (row stride `stride`), right one packed
+// panel of k rows. `sums` is a panel of kPanel columns without gaps.
+template <class T, int ROWS, int VECTORS>
+void outer_tile(T* sums, const T* left, int64_t stride, const T* right, int64_t k) {
+  constexpr int L = kLanes<T>;
+  Vec<T> sum[ROWS][VECTORS];
+  for (int i = 0; i < ROWS; ++i)
+    for (int v = 0; v < VECTORS; ++v) sum[i][v] = load(sums + i * kPanel<T> + v * L);
+  for (int64_t j = 0; j < k; ++j) {
+    Vec<T> b[VECTORS];
+    for (int v = 0; v < VECTORS; ++v) b[v] = load(right + j * kPanel<T> + v * L);
+#pragma GCC unroll 6
+    for (int i = 0; i < ROWS; ++i) {
+      const Vec<T> a = splat(left[j * stride + i]);
+      for (int v = 0; v < VECTORS; ++v) sum[i][v] += a * b[v];
+    }
+  }
+  for (int i = 0; i < ROWS; ++i)
+    for (int v = 0; v < VECTORS; ++v) store(sums + i * kPanel<T> + v * L, sum[i][v]);
+}
+
+template <class T, int VECTORS, class... A>
+OG_INLINE void outer_tile_of(int64_t rows, A... arguments) {
+  switch (rows) {
+    case 1: return outer_tile<T, 1, VECTORS>(arguments...);
+    case 2: return outer_tile<T, 2, VECTORS>(arguments...);
+    case 3: return outer_tile<T, 3, VECTORS>(arguments...);
+    case 4: return outer_tile<T, 4, VECTORS>(arguments...);
+    case 5: return outer_tile<T, 5, VECTORS>(arguments...);
+    default: return outer_tile<T, 6, VECTORS>(arguments...);
+  }
+}
+
+// sums += left' right for columns [first, last) of left (k x height): sums is stored by panels,
+// each height x kPanel.
+template <class T>
+void outer_product(T* sums, int64_t height, const T* left, int64_t stride, const T* packed,
+                   int64_t k, int64_t width, int64_t first, int64_t last) {
+  constexpr int64_t P = kPanel<T>;
+  for (int64_t p = 0; p < panels<T>(width); ++p) {
+    const T* right = packed + p * k * P;
+    const bool narrow = width - p * P <= kLanes<T>;
+    row_blocks(last - first, [&](int64_t row, int64_t block) {
+      T* to = sums + (p * height + first + row) * P;
+      const T* from = left + first + row;
+      if (narrow)
+        outer_tile_of<T, 1>(block, to, from, stride, right, k);
+      else
+        outer_tile_of<T, 2>(block, to, from, stride, right, k);
+    });
+  }
+}
+
+}  // namespace OG_ISA

@@ -1,0 +1,77 @@
+/* The C interface of the native engine: plain pointers, sizes and integers.
+ *
+ * A program (one per unit and size) is made once from the integers of
+ * onegate.graph.program.Program.encode, checked, and then run over whole sequences. Nothing here
+ * allocates a result, prints or aborts: a function that can fail returns non-zero and leaves a
+ * message of at most `size` bytes in `message`.
+ *
+ * Sizes: T steps, B rows (sequences), D directions (the second runs backward in time), d inputs,
+ * S the sum of the states' sizes, n the size of the first state, which is the output.
+ * All tensors are float (bits = 32) or double (bits = 64); inner strides are 1; strides count
+ * elements. Rows never share memory with one another in anything that is written.
+ */
+#ifndef ONEGATE_H
+#define ONEGATE_H
+
+#include <stdint.h>
+
+#if defined(_WIN32)
+#define OG_EXPORT __declspec(dllexport)
+#else
+#define OG_EXPORT __attribute__((visibility("default")))
+#endif
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+typedef struct og_program og_program;
+
+typedef struct {
+  const og_program* program;
+  int32_t bits;       /* 32 or 64 */
+  int32_t directions; /* 1 or 2 */
+  int32_t threads;    /* at least 1; at most this many are used */
+  int32_t split;      /* 0: chosen by cost, 1: rows, 2: columns */
+  int64_t steps;      /* T >= 1 */
+  int64_t rows;       /* B >= 1 */
+  const int64_t* lengths;   /* (B), 1..T each, or null: all T */
+  const void* x;            /* (T, B, d) */
+  int64_t x_step, x_row;
+  const void* start;        /* (D, B, S), without gaps */
+  void* out;                /* (T, B, D * n); read by the backward pass */
+  int64_t out_step, out_row;
+  void* last;               /* (D, B, S), without gaps */
+  void* kept;               /* og_kept_size elements, or null: nothing is kept */
+  const void* const* parameters; /* D times all parameters, each without gaps */
+} og_forward;
+
+typedef struct {
+  og_forward forward;       /* as in the forward pass; `last` is not used */
+  const void* grad_out;     /* (T, B, D * n), or null: zero */
+  int64_t grad_out_step, grad_out_row;
+  const void* grad_last;    /* (D, B, S), or null: zero */
+  void* grad_x;             /* (D, T, B, d) without gaps, or null: not wanted */
+  void* grad_start;         /* (D, B, S) */
+  void* const* grad_parameters; /* as parameters; every element is written */
+} og_backward;
+
+OG_EXPORT int32_t og_format(void);
+OG_EXPORT const char* og_instruction_set(void);
+
+/* Null on error. Programs are immutable and may be shared between threads. */
+OG_EXPORT og_program* og_program_new(const int64_t* code, int64_t length, const double* constants,
+                                     int64_t constant_count, char* message, int64_t size);
+OG_EXPORT void og_program_free(og_program* program);
+
+/* Elements that the forward pass keeps for the backward pass. */
+OG_EXPORT int64_t og_kept_size(const og_program* program, int64_t directions, int64_t steps,
+                               int64_t rows);
+
+OG_EXPORT int32_t og_run_forward(const og_forward* call, char* message, int64_t size);
+OG_EXPORT int32_t og_run_backward(const og_backward* call, char* message, int64_t size);
+
+#ifdef __cplusplus
+}
+#endif
+#endif

@@ -1,0 +1,140 @@
+// What the forward and the backward pass of one thread over one part have in common: the slots of
+// a step and where they lie, products, and rows of the call's tensors.
+#pragma once
+
+#include "plan.h"
+
+namespace OG_ISA {
+
+template <class T> class Pass {
+ protected:
+  Pass(const Plan& plan, const Code& code, const Packed<T>* packed, const Part& part, int thread)
+      : plan_(plan), call_(plan.call), p_(plan.program), code_(code), packed_(packed), part_(part),
+        thread_(thread), reverse_(part.direction == 1), rows_(part.rows()),
+        block_(std::max<int64_t>(1, std::min(rows_, kBlock / p_.widest))), at_(code.slots.size()),
+        sums_(p_.parameters.size()) {
+    for (const Slot& slot : code.slots)
+      broadcast_.push_back(slot.space == Space::kVector || slot.space == Space::kConstant);
+    set_thread(thread);
+  }
+
+  void set_thread(int thread) {
+    thread_ = thread;
+    columns_.clear();
+    for (const Slot& slot : code_.slots) columns_.push_back(share(slot.width));
+  }
+
+  // Scratch for temporaries, and for vectors and constants, repeated over a block's rows.
+  void layout_step(Carver& carver) {
+    temps_.clear();
+    for (int64_t width : code_.temps) temps_.push_back(carver.take<T>(rows_ * width));
+    for (size_t i = 0; i < code_.slots.size(); ++i)
+      if (broadcast_[i]) at_[i] = carver.take<T>(block_ * code_.slots[i].width);
+  }
+
+  void layout_rows(Carver& carver, std::vector<T*>& pieces, const std::vector<int64_t>& widths,
+                   int64_t rows) {
+    pieces.clear();
+    for (int64_t width : widths) pieces.push_back(carver.take<T>(rows * width));
+  }
+
+  void fill_step() {
+    const void* const* parameters =
+        call_.parameters + part_.direction * static_cast<int64_t>(p_.parameters.size());
+    for (size_t i = 0; i < code_.slots.size(); ++i) {
+      const Slot& slot = code_.slots[i];
+      const Columns c = columns_[i];
+      if (slot.space == Space::kTemp) at_[i] = temps_[slot.index];
+      for (int64_t r = 0; broadcast_[i] && r < block_; ++r) {
+        T* to = at_[i] + r * slot.width;
+        if (slot.space == Space::kConstant)
+          std::fill(to + c.first, to + c.last, static_cast<T>(p_.constants[slot.index]));
+        else
+          copy_row(to + c.first, static_cast<const T*>(parameters[slot.index]) + c.first,
+                   c.last - c.first);
+      }
+    }
+  }
+
+  int64_t time(int64_t s) const { return reverse_ ? call_.steps - 1 - s : s; }
+  int64_t active(int64_t t) const { return plan_.order.active(part_, t); }
+  int64_t row(int64_t r) const { return plan_.order.row_at(part_.first + r); }
+  Columns share(int64_t width) const {
+    return plan_.share(width, thread_, kPanel<T>);
+  }
+
+  // Offset of row r in an array (D, B, S).
+  int64_t state_row(int64_t r) const {
+    return (part_.direction * call_.rows + row(r)) * p_.state_sum;
+  }
+  // Offset of row r's output at time t in an array (T, B, D * n) of the given strides.
+  int64_t out_row(int64_t t, int64_t r, int64_t step, int64_t stride) const {
+    return t * step + row(r) * stride + part_.direction * p_.states[0];
+  }
+
+  // Kept values lie one after another, each (D, T, B, width) with the rows in working order; after
+  // them the states other than the output, likewise.
+  T* kept(int64_t number, int64_t width, int64_t t) const {
+    int64_t before = 0;
+    const int64_t values = static_cast<int64_t>(p_.kept.size());
+    for (int64_t i = 0; i < std::min(number, values); ++i) before += p_.kept[i];
+    for (int64_t i = values; i < number; ++i) before += p_.states[i - values + 1];
+    const int64_t rows = call_.steps * call_.rows;
+    return static_cast<T*>(call_.kept) + before * call_.directions * rows +
+           (part_.direction * rows + t * call_.rows + part_.first) * width;
+  }
+  T* kept_state(int64_t state, int64_t t) const {
+    return kept(static_cast<int64_t>(p_.kept.size()) + state - 1, p_.states[state], t);
+  }
+
+  // `count` rows of consecutive places, this thread's columns of each, from(r) -> to(r).
+  template <class To, class From>
+  void copy_rows(int64_t count, int64_t width, To to, From from) const {
+    const Columns c = share(width);
+    for (int64_t r = 0; r < count; ++r) copy_row(to(r) + c.first, from(r) + c.first, c.last - c.first);
+  }
+
+  void gather_input(T* to, int64_t t, int64_t count) const {
+    const T* x = static_cast<const T*>(call_.x) + t * call_.x_step;
+    copy_rows(count, p_.input, [&](int64_t r) { return to + r * p_.input; },
+              [&](int64_t r) { return x + row(r) * call_.x_row; });
+  }
+
+  void pointwise(const Stage& stage, int64_t rows) const {
+    run_pointwise<T>(stage.run,
+                     {code_.slots.data(), at_.data(), broadcast_.data(), sums_.data(),
+                      columns_.data(), !plan_.columns, block_},
+                     rows);
+  }
+
+  // to (rows x width) = init + terms_, this thread's columns.
+  void multiply(T* to, int64_t width, const T* init, int64_t init_stride, int64_t rows) const {
+    const Columns c = share(width);
+    product(to, width, init, init_stride, terms_.data(), static_cast<int>(terms_.size()), rows,
+            width, c.first / kPanel<T>, (c.last + kPanel<T> - 1) / kPanel<T>);
+  }
+
+  Term<T> term(const Factor& factor, const T* left) const {
+    const int64_t width = code_.slots[factor.slot].width;
+    return {left, broadcast_[factor.slot] ? 0 : width, width,
+            packed_->get(part_.direction, factor.parameter)};
+  }
+
+  int64_t stride(int32_t slot) const { return broadcast_[slot] ? 0 : code_.slots[slot].width; }
+
+  const Plan& plan_;
+  const og_forward& call_;
+  const og_program& p_;
+  const Code& code_;
+  const Packed<T>* packed_;
+  Part part_;
+  int thread_;
+  bool reverse_;
+  int64_t rows_, block_;
+  std::vector<T*> at_, sums_, temps_;
+  std::vector<Columns> columns_;
+  std::vector<char> broadcast_;
+  std::vector<Term<T>> terms_;
+};
+
+}  // namespace OG_ISA

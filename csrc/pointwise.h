@@ -1,0 +1,118 @@
+// The block interpreter: each instruction is a vector loop over a block of rows that stays in the
+// first-level cache, so that reading and writing scratch costs little beside the arithmetic.
+#pragma once
+
+#include "program.h"
+#include "vector.h"
+
+namespace OG_ISA {
+
+constexpr int64_t kBlock = 1024;  // elements an instruction works on at a time
+
+// Columns [first, last) of a vector of a given width: all, or a thread's share of whole panels.
+struct Columns {
+  int64_t first, last;
+};
+
+template <class T, class F> OG_INLINE void each(T* d, const T* a, int64_t n, F f) {
+  int64_t i = 0;
+  for (; i + kLanes<T> <= n; i += kLanes<T>) store(d + i, f(load(a + i)));
+  if (i < n) store_part(d + i, f(load_part(a + i, n - i)), n - i);
+}
+template <class T, class F> OG_INLINE void each(T* d, const T* a, const T* b, int64_t n, F f) {
+  int64_t i = 0;
+  for (; i + kLanes<T> <= n; i += kLanes<T>) store(d + i, f(load(a + i), load(b + i)));
+  if (i < n)
+    store_part(d + i, f(load_part(a + i, n - i), load_part(b + i, n - i)), n - i);
+}
+template <class T, class F>
+OG_INLINE void each(T* d, const T* a, const T* b, const T* c, int64_t n, F f) {
+  int64_t i = 0;
+  for (; i + kLanes<T> <= n; i += kLanes<T>)
+    store(d + i, f(load(a + i), load(b + i), load(c + i)));
+  if (i < n)
+    store_part(d + i,
+               f(load_part(a + i, n - i), load_part(b + i, n - i), load_part(c + i, n - i)),
+               n - i);
+}
+
+template <class T>
+void execute(Op op, T* d, const T* a, const T* b, const T* c, int64_t n) {
+  using V = Vec<T>;
+  switch (op) {
+    case Op::kCopy: return each(d, a, n, [](V x) { return x; });
+    case Op::kAdd: return each(d, a, b, n, [](V x, V y) { return x + y; });
+    case Op::kSub: return each(d, a, b, n, [](V x, V y) { return x - y; });
+    case Op::kMul: return each(d, a, b, n, [](V x, V y) { return x * y; });
+    case Op::kNeg: return each(d, a, n, [](V x) { return -x; });
+    case Op::kSigmoid: return each(d, a, n, [](V x) { return sigmoid<T>(x); });
+    case Op::kTanh: return each(d, a, n, [](V x) { return tanh<T>(x); });
+    case Op::kRelu: return each(d, a, n, [](V x) { return relu<T>(x); });
+    case Op::kLerp: return each(d, a, b, c, n, [](V g, V x, V y) { return g * (y - x) + x; });
+    case Op::kMulAdd: return each(d, a, b, c, n, [](V x, V y, V z) { return x * y + z; });
+    case Op::kMulSub: return each(d, a, b, c, n, [](V x, V y, V z) { return x * y - z; });
+    case Op::kNegMulAdd: return each(d, a, b, c, n, [](V x, V y, V z) { return z - x * y; });
+    case Op::kDSigmoid: return each(d, a, b, n, [](V g, V s) { return g * (s - s * s); });
+    case Op::kDTanh: return each(d, a, b, n, [](V g, V y) { return g - g * (y * y); });
+    case Op::kDRelu: return each(d, a, b, n, [](V g, V y) { return y > T{0} ? g : V{}; });
+    case Op::kReduce: return;  // sums over rows: see run_block
+  }
+}
+
+// sums += rows of a (rows x width), columns [from, to).
+template <class T>
+OG_INLINE void add_rows(T* sums, const T* a, int64_t rows, int64_t width, Columns c) {
+  for (int64_t r = 0; r < rows; ++r)
+    each(sums + c.first, sums + c.first, a + r * width + c.first, c.last - c.first,
+         [](Vec<T> x, Vec<T> y) { return x + y; });
+}
+
+// Where the slots of a step lie for one thread: `at` per slot; a broadcast slot (vector, constant)
+// holds `block` equal rows and does not move with the row.
+template <class T> struct Frame {
+  const Slot* slots;
+  T* const* at;
+  const char* broadcast;
+  T* const* sums;       // per parameter, for reductions
+  const Columns* columns;  // per slot
+  bool whole;           // every thread has all columns: blocks of rows are contiguous
+  int64_t block;        // rows per block
+
+  T* place(int32_t slot, int64_t row) const {
+    return broadcast[slot] ? at[slot] : at[slot] + row * slots[slot].width;
+  }
+};
+
+template <class T>
+OG_INLINE void run_block(const std::vector<Instruction>& run, const Frame<T>& f, int64_t row,
+                         int64_t rows) {
+  for (const Instruction& i : run) {
+    const T* a = f.place(i.args[0], row);
+    const T* b = i.args[1] < 0 ? nullptr : f.place(i.args[1], row);
+    const T* c = i.args[2] < 0 ? nullptr : f.place(i.args[2], row);
+    const int64_t width = f.slots[i.args[0]].width;
+    const Columns columns = f.columns[i.args[0]];
+    if (i.op == Op::kReduce) {
+      add_rows(f.sums[i.dst], a, rows, width, columns);
+      continue;
+    }
+    T* d = f.place(i.dst, row);
+    if (f.whole) {
+      execute(i.op, d, a, b, c, rows * width);
+      continue;
+    }
+    const int64_t n = columns.last - columns.first;
+    for (int64_t r = 0; r < rows; ++r) {
+      const int64_t at = r * width + columns.first;
+      execute(i.op, d + at, a + at, b == nullptr ? b : b + at, c == nullptr ? c : c + at, n);
+    }
+  }
+}
+
+template <class T>
+void run_pointwise(const std::vector<Instruction>& run, const Frame<T>& f, int64_t rows) {
+  for (int64_t row = 0; row < rows; row += f.block)
+    run_block(run, f, row, std::min(f.block, rows - row));
+}
+
+}  // namespace OG_ISA

@@ -1,0 +1,80 @@
+// A checked program: what a step computes, forward and backward. See graph/program.py.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+constexpr int64_t kFormat = 1;
+
+enum class Space : int32_t {
+  kInput, kPrev, kNext, kKeep, kTemp, kChunk, kVector, kConstant, kGradNext, kGradPrev, kGradInput
+};
+constexpr int64_t kSpaces = 11;
+
+enum class Op : int32_t {
+  kCopy, kAdd, kSub, kMul, kNeg, kSigmoid, kTanh, kRelu, kLerp, kMulAdd, kMulSub, kNegMulAdd,
+  kDSigmoid, kDTanh, kDRelu, kReduce
+};
+constexpr int64_t kOps = 16;
+
+struct Slot {
+  Space space;
+  int32_t index;
+  int64_t width;
+};
+
+struct Instruction {
+  Op op;
+  int32_t dst;  // a slot; for kReduce a parameter
+  int32_t args[3];
+};
+
+struct Factor {  // slot times matrix
+  int32_t slot;
+  int32_t parameter;
+};
+
+struct Stage {  // a product if `terms` is not empty, else a run of pointwise instructions
+  std::vector<Instruction> run;
+  int32_t dst = -1, init = -1;
+  std::vector<Factor> terms;
+};
+
+struct Code {
+  std::vector<Slot> slots;
+  std::vector<int64_t> temps, chunks;  // widths
+  std::vector<Stage> stages;
+};
+
+struct MapSums {  // weight gradients of one map
+  int32_t output;
+  int32_t bias;  // a parameter, or -1
+  std::vector<Factor> operands;
+};
+
+struct Shape {
+  int64_t rows, columns;  // columns == 0: a vector
+  int64_t count() const { return columns == 0 ? rows : rows * columns; }
+};
+
+struct og_program {
+  int64_t input = 0;
+  std::vector<int64_t> states;         // widths
+  std::vector<int64_t> state_offsets;  // within a row of all states
+  int64_t state_sum = 0;
+  std::vector<Shape> parameters;
+  std::vector<int64_t> kept;          // widths
+  std::vector<double> constants;
+  Code forward, backward;
+  std::vector<MapSums> maps;
+  int64_t widest = 1;                  // width of the widest slot
+  int64_t multiplications = 0;         // of the forward step, per row
+
+  // Per step and row: the kept values, and the states other than the output.
+  int64_t kept_per_row() const;
+};
+
+// Reads and checks a program; on error the result is null and `error` says why.
+og_program* read_program(const int64_t* code, int64_t length, const double* constants,
+                         int64_t constant_count, std::string& error);

@@ -1,0 +1,112 @@
+// Vectors through the compiler's vector extension, and the functions that units need on them.
+// The same source serves every instruction set: OG_VECTOR_BYTES says how wide a register is.
+#pragma once
+
+#include <cstdint>
+#include <cstring>
+
+namespace OG_ISA {
+
+#define OG_INLINE inline __attribute__((always_inline))
+
+template <class T> struct Lanes;
+template <> struct Lanes<float> {
+  using Int = int32_t;
+  typedef float V __attribute__((vector_size(OG_VECTOR_BYTES)));
+  typedef int32_t VI __attribute__((vector_size(OG_VECTOR_BYTES)));
+};
+template <> struct Lanes<double> {
+  using Int = int64_t;
+  typedef double V __attribute__((vector_size(OG_VECTOR_BYTES)));
+  typedef int64_t VI __attribute__((vector_size(OG_VECTOR_BYTES)));
+};
+template <class T> using Vec = typename Lanes<T>::V;
+template <class T> using VecInt = typename Lanes<T>::VI;
+template <class T> constexpr int kLanes = OG_VECTOR_BYTES / static_cast<int>(sizeof(T));
+
+template <class T> OG_INLINE Vec<T> load(const T* p) {
+  Vec<T> v;
+  std::memcpy(&v, p, sizeof v);
+  return v;
+}
+template <class T> OG_INLINE void store(T* p, Vec<T> v) { std::memcpy(p, &v, sizeof v); }
+template <class T> OG_INLINE Vec<T> splat(T x) { return x - Vec<T>{}; }
+
+// The first `count` lanes (0 <= count <= lanes); the others are zero.
+template <class T> OG_INLINE Vec<T> load_part(const T* p, int64_t count) {
+  T lanes[kLanes<T>] = {};
+  for (int64_t i = 0; i < count; ++i) lanes[i] = p[i];
+  return load(lanes);
+}
+template <class T> OG_INLINE void store_part(T* p, Vec<T> v, int64_t count) {
+  T lanes[kLanes<T>];
+  store(lanes, v);
+  for (int64_t i = 0; i < count; ++i) p[i] = lanes[i];
+}
+
+// Range reduction x = n ln2 + r, |r| <= ln2 / 2, and the Taylor series of exp(r) - 1: the first
+// term left out is below half a unit in the last place. Adding `magic` rounds to an integer, which
+// then stands in the low bits of the sum.
+template <class T> struct ExpConstants;
+template <> struct ExpConstants<float> {
+  static constexpr float magic = 12582912.0f, log2e = 1.44269504f;
+  static constexpr float ln2_high = 0.693145752f, ln2_low = 1.42860677e-6f;
+  static constexpr float limit = 87.0f, tanh_limit = 20.0f;
+  static constexpr int mantissa = 23, bias = 127, degree = 7;
+};
+template <> struct ExpConstants<double> {
+  static constexpr double magic = 6755399441055744.0, log2e = 1.4426950408889634;
+  static constexpr double ln2_high = 0.69314718036912382, ln2_low = 1.9082149292705877e-10;
+  static constexpr double limit = 708.0, tanh_limit = 44.0;
+  static constexpr int mantissa = 52, bias = 1023, degree = 13;
+};
+
+constexpr double inverse_factorial(int n) { return n <= 1 ? 1.0 : inverse_factorial(n - 1) / n; }
+
+template <class T, int k> struct Taylor {  // sum over j >= k of r^(j-k) / j!
+  static OG_INLINE Vec<T> at(Vec<T> r) {
+    constexpr T c = static_cast<T>(inverse_factorial(k));
+    if constexpr (k == ExpConstants<T>::degree) {
+      return splat<T>(c);
+    } else {
+      return Taylor<T, k + 1>::at(r) * r + c;
+    }
+  }
+};
+
+template <class T> struct Scaled {  // exp(x) = scale * (1 + rest)
+  Vec<T> scale, rest;
+};
+
+// A NaN passes through every comparison below as false, and so through to the result.
+template <class T> OG_INLINE Scaled<T> exp_parts(Vec<T> x, T limit) {
+  using C = ExpConstants<T>;
+  x = x > limit ? splat<T>(limit) : x;
+  x = x < -limit ? splat<T>(-limit) : x;
+  const Vec<T> shifted = x * C::log2e + C::magic;
+  const Vec<T> n = shifted - C::magic;
+  const Vec<T> r = (x - n * C::ln2_high) - n * C::ln2_low;
+  VecInt<T> bits;
+  std::memcpy(&bits, &shifted, sizeof bits);
+  bits = (bits << C::mantissa) + (typename Lanes<T>::Int{C::bias} << C::mantissa);
+  Scaled<T> parts;
+  std::memcpy(&parts.scale, &bits, sizeof bits);
+  parts.rest = Taylor<T, 1>::at(r) * r;
+  return parts;
+}
+
+template <class T> OG_INLINE Vec<T> sigmoid(Vec<T> x) {
+  const Scaled<T> e = exp_parts<T>(-x, ExpConstants<T>::limit);
+  return T{1} / (e.scale * e.rest + (e.scale + T{1}));
+}
+
+// tanh(x) = m / (m + 2) with m = exp(2x) - 1, formed without cancellation near 0.
+template <class T> OG_INLINE Vec<T> tanh(Vec<T> x) {
+  const Scaled<T> e = exp_parts<T>(x + x, ExpConstants<T>::tanh_limit);
+  const Vec<T> m = e.scale * e.rest + (e.scale - T{1});
+  return m / (m + T{2});
+}
+
+template <class T> OG_INLINE Vec<T> relu(Vec<T> x) { return x <= T{0} ? Vec<T>{} : x; }
+
+}  // namespace OG_ISA

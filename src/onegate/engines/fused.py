@@ -1,0 +1,303 @@
+"""The fused engine: a whole sequence in one call of the native code, as a torch operator.
+
+`torch.ops.onegate.forward` and `torch.ops.onegate.backward` have fake implementations, so that
+`torch.compile` and `torch.export` see one operator, and an autograd rule. Derivatives of the
+backward pass are computed by the reference engine.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import functools
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from onegate.engines import reference
+from onegate.engines.direction import Direction
+from onegate.engines.native import BackwardCall, ForwardCall, NativeProgram, library
+from onegate.expressions import Graph, trace
+from onegate.graph.program import program
+from onegate.units import UNITS, get
+
+SPLIT = {"auto": 0, "rows": 1, "columns": 2}
+
+
+def unavailable(graph: Graph, x: Tensor, directions: Sequence[Direction]) -> str | None:  # noqa: ARG001
+    """Why this engine cannot run here, or None."""
+    return library().problem
+
+
+def run(
+    graph: Graph, x: Tensor, directions: Sequence[Direction], lengths: Tensor | None
+) -> tuple[Tensor, tuple[tuple[Tensor, ...], ...]]:
+    """As `reference.run`: outputs (T, B, D * n), and per direction the last states (B, size)."""
+    key = _key(graph)
+    parameters = [p for d in directions for p in d.parameters.values()]
+    starts = [d.start[0] if len(d.start) == 1 else torch.cat(d.start, -1) for d in directions]
+    start = starts[0].unsqueeze(0) if len(starts) == 1 else torch.stack(starts)
+    keep = torch.is_grad_enabled() and (
+        x.requires_grad or start.requires_grad or any(p.requires_grad for p in parameters)
+    )
+    out, last, _ = torch.ops.onegate.forward(x, start, parameters, lengths, key, keep)
+    if len(graph.states) == 1:
+        return out, tuple([(each,) for each in last.unbind(0)])
+    sizes = [s.size or 0 for s in graph.states]
+    return out, tuple([each.split(sizes, -1) for each in last.unbind(0)])
+
+
+@dataclass(frozen=True)
+class _Entry:
+    graph: Graph
+    native: NativeProgram
+
+
+# Programs by the key under which operators name them. A key of a registered unit can be resolved
+# in any process (an exported model names it); that of any other unit only where it was made.
+_ENTRIES: dict[str, _Entry] = {}
+
+
+@functools.lru_cache(maxsize=1024)
+def _key(graph: Graph) -> str:
+    unit = graph.unit
+    named = {
+        "unit": unit.name,
+        "options": unit.options(),
+        "input_size": graph.input_size,
+        "hidden_size": graph.hidden_size,
+        "bias": graph.bias,
+    }
+    if type(UNITS.get(unit.name)) is not type(unit):
+        named["process"] = id(type(unit))
+    key = json.dumps(named)
+    if key not in _ENTRIES:
+        _ENTRIES[key] = _Entry(graph, NativeProgram.of(program(graph)))
+    return key
+
+
+def _entry(key: str) -> _Entry:
+    if key not in _ENTRIES:
+        named = json.loads(key)
+        if "process" in named:
+            raise RuntimeError(
+                f"the unit {named['unit']!r} is not registered and was defined in another "
+                "process: register it (onegate.register) before saving and before loading"
+            )
+        unit = get(named["unit"], **named["options"])
+        graph = trace(unit, named["input_size"], named["hidden_size"], named["bias"])
+        _ENTRIES[key] = _Entry(graph, NativeProgram.of(program(graph)))
+    return _ENTRIES[key]
+
+
+def _rows_contiguous(t: Tensor) -> Tensor:
+    """The tensor itself if its last axis has stride 1."""
+    return t if t.stride(-1) == 1 or t.shape[-1] == 1 else t.contiguous()
+
+
+def _pointers(tensors: Sequence[Tensor]) -> ctypes.Array[ctypes.c_void_p]:
+    return (ctypes.c_void_p * len(tensors))(*[t.data_ptr() for t in tensors])
+
+
+_THREAD_SPLIT = SPLIT["auto"]
+
+
+def _call(
+    native: NativeProgram, x: Tensor, start: Tensor, pointers: ctypes.Array[ctypes.c_void_p],
+    lengths: Tensor | None, out: Tensor, last: Tensor | None, kept: Tensor | None,
+) -> ForwardCall:  # fmt: skip
+    return ForwardCall(
+        native.handle,
+        x.element_size() * 8,
+        start.shape[0],
+        torch.get_num_threads(),
+        _THREAD_SPLIT,
+        x.shape[0],
+        x.shape[1],
+        None if lengths is None else lengths.data_ptr(),
+        x.data_ptr(),
+        x.stride(0),
+        x.stride(1),
+        start.data_ptr(),
+        out.data_ptr(),
+        out.stride(0),
+        out.stride(1),
+        None if last is None else last.data_ptr(),
+        None if kept is None else kept.data_ptr(),
+        ctypes.addressof(pointers),
+    )
+
+
+_LIBRARY = torch.library.Library("onegate", "DEF")
+_LIBRARY.define(
+    "forward(Tensor x, Tensor start, Tensor[] parameters, Tensor? lengths, str program, "
+    "bool keep) -> (Tensor, Tensor, Tensor)"
+)
+_LIBRARY.define(
+    "backward(Tensor x, Tensor start, Tensor[] parameters, Tensor? lengths, str program, "
+    "Tensor out, Tensor kept, Tensor? grad_out, Tensor? grad_last, bool grad_x) -> Tensor[]"
+)
+
+
+def _forward(
+    x: Tensor,
+    start: Tensor,
+    parameters: list[Tensor],
+    lengths: Tensor | None,
+    key: str,
+    keep: bool,
+) -> tuple[Tensor, Tensor, Tensor]:
+    entry = _entry(key)
+    x, start = _rows_contiguous(x), start.contiguous()
+    parameters = [p.contiguous() for p in parameters]
+    lengths = None if lengths is None else lengths.contiguous()
+    out, last, kept = _forward_results(x, start, entry, keep)
+    pointers = _pointers(parameters)
+    call = _call(entry.native, x, start, pointers, lengths, out, last, kept if keep else None)
+    entry.native.forward(call)
+    return out, last, kept
+
+
+def _forward_results(
+    x: Tensor, start: Tensor, entry: _Entry, keep: bool
+) -> tuple[Tensor, Tensor, Tensor]:
+    steps, rows, directions = x.shape[0], x.shape[1], start.shape[0]
+    size = entry.graph.states[0].size or 0
+    out = x.new_empty(steps, rows, directions * size)
+    # The program keeps so many numbers for each step and row.
+    per_row = entry.native.kept_size(1, 1, 1) if keep else 0
+    return out, torch.empty_like(start), x.new_empty(directions * steps * rows * per_row)
+
+
+def _forward_fake(
+    x: Tensor,
+    start: Tensor,
+    parameters: list[Tensor],  # noqa: ARG001
+    lengths: Tensor | None,  # noqa: ARG001
+    key: str,
+    keep: bool,
+) -> tuple[Tensor, Tensor, Tensor]:
+    return _forward_results(x, start.contiguous(), _entry(key), keep)
+
+
+def _backward(
+    x: Tensor,
+    start: Tensor,
+    parameters: list[Tensor],
+    lengths: Tensor | None,
+    key: str,
+    out: Tensor,
+    kept: Tensor,
+    grad_out: Tensor | None,
+    grad_last: Tensor | None,
+    grad_x: bool,
+) -> list[Tensor]:
+    entry = _entry(key)
+    x, start = _rows_contiguous(x), start.contiguous()
+    parameters = [p.contiguous() for p in parameters]
+    lengths = None if lengths is None else lengths.contiguous()
+    grad_out = None if grad_out is None else _rows_contiguous(grad_out)
+    grad_last = None if grad_last is None else grad_last.contiguous()
+    directions = start.shape[0]
+    for_x = x.new_empty((directions, *x.shape) if grad_x else (0,))
+    for_start = torch.empty_like(start)
+    for_parameters = [torch.empty_like(p) for p in parameters]
+    pointers, grad_pointers = _pointers(parameters), _pointers(for_parameters)
+    call = BackwardCall(
+        _call(entry.native, x, start, pointers, lengths, out, None, kept),
+        None if grad_out is None else grad_out.data_ptr(),
+        0 if grad_out is None else grad_out.stride(0),
+        0 if grad_out is None else grad_out.stride(1),
+        None if grad_last is None else grad_last.data_ptr(),
+        for_x.data_ptr() if grad_x else None,
+        for_start.data_ptr(),
+        ctypes.addressof(grad_pointers),
+    )
+    entry.native.backward(call)
+    if grad_x:
+        for_x = for_x[0] if directions == 1 else for_x.sum(0)
+    return [for_x, for_start, *for_parameters]
+
+
+def _backward_fake(
+    x: Tensor,
+    start: Tensor,
+    parameters: list[Tensor],
+    *_: Any,
+) -> list[Tensor]:
+    grad_x = _[-1]
+    return [
+        x.new_empty(x.shape if grad_x else (0,)),
+        torch.empty_like(start, memory_format=torch.contiguous_format),
+        *[torch.empty_like(p, memory_format=torch.contiguous_format) for p in parameters],
+    ]
+
+
+_LIBRARY.impl("forward", _forward, "CPU")
+_LIBRARY.impl("backward", _backward, "CPU")
+torch.library.register_fake("onegate::forward", _forward_fake, lib=_LIBRARY)
+torch.library.register_fake("onegate::backward", _backward_fake, lib=_LIBRARY)
+
+
+def _setup_context(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, ...]) -> None:
+    x, start, parameters, lengths, ctx.key, ctx.keep = inputs
+    out, _, kept = output
+    ctx.has_lengths = lengths is not None
+    ctx.set_materialize_grads(False)
+    ctx.save_for_backward(x, start, out, kept, lengths, *parameters)
+
+
+def _autograd(
+    ctx: Any, grad_out: Tensor | None, grad_last: Tensor | None, _: Tensor | None
+) -> tuple[Any, ...]:
+    x, start, out, kept, lengths, *parameters = ctx.saved_tensors
+    none = (None, None, None)
+    if grad_out is None and grad_last is None:
+        return None, None, [None] * len(parameters), *none
+    grad_x = bool(ctx.needs_input_grad[0])
+    if torch.is_grad_enabled():
+        grads = _differentiable(ctx.key, x, start, parameters, lengths, grad_out, grad_last)
+    else:
+        grads = torch.ops.onegate.backward(
+            x, start, parameters, lengths, ctx.key, out, kept, grad_out, grad_last, grad_x
+        )
+    return grads[0] if grad_x else None, grads[1], grads[2:], *none
+
+
+def _differentiable(
+    key: str,
+    x: Tensor,
+    start: Tensor,
+    parameters: list[Tensor],
+    lengths: Tensor | None,
+    grad_out: Tensor | None,
+    grad_last: Tensor | None,
+) -> list[Tensor]:
+    """The backward pass by the reference engine, for derivatives of higher order."""
+    graph = _entry(key).graph
+    # Views cut the gradient at this layer's own inputs: x may itself depend on the parameters.
+    inputs = [t.view_as(t) for t in (x, start, *parameters)]
+    directions = []
+    count, sizes = len(graph.parameters), [s.size or 0 for s in graph.states]
+    for d, states in enumerate(inputs[1].unbind(0)):
+        own = inputs[2 + d * count : 2 + (d + 1) * count]
+        directions.append(
+            Direction(states.split(sizes, -1), dict(zip(graph.parameters, own, strict=True)))
+        )
+    out, lasts = reference.run(graph, inputs[0], directions, lengths)
+    last = torch.stack([torch.cat(states, -1) for states in lasts])
+    given = [(o, g) for o, g in ((out, grad_out), (last, grad_last)) if g is not None]
+    outputs, gradients = zip(*given, strict=True)
+    needed = [t for t in inputs if t.requires_grad]
+    grads = iter(
+        torch.autograd.grad(outputs, needed, gradients, create_graph=True, materialize_grads=True)
+    )
+    return [next(grads) if t.requires_grad else torch.zeros_like(t) for t in inputs]
+
+
+torch.library.register_autograd(
+    "onegate::forward", _autograd, setup_context=_setup_context, lib=_LIBRARY
+)
