@@ -110,7 +110,7 @@ class LSTMPeephole(Unit):
 @register("lstm_coupled")
 @dataclass(frozen=True)
 class LSTMCoupled(Unit):
-    """LSTM with coupled gates and no peepholes, i = 1 - f, as Zhou et al. (2016) write it."""
+    """LSTM with coupled gates (Greff et al. 2015), i = 1 - f, without peepholes."""
 
     title = "LSTM with coupled gates"
     citation = GREFF

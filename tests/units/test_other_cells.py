@@ -1,0 +1,107 @@
+"""Units against the cells of torch and torchrecurrent, where those compute the same equations.
+
+torchrecurrent is compared where its equations are the published ones. Its MUT1 always maps x, as
+ours does where x does not fit; its MUT2 and SCRN are other functions.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import pytest
+import torch
+import torchrecurrent
+from torch import Tensor, nn
+
+from onegate.expressions import trace
+from onegate.units import UNITS
+
+INPUT, HIDDEN, BATCH = 3, 5, 4
+
+
+@dataclass(frozen=True)
+class Peer:
+    """A cell, and which of our maps the blocks of its stacked parameters belong to."""
+
+    unit: str
+    cell: type[nn.Module]
+    input_maps: str
+    state_maps: str
+    peepholes: str = ""
+    arguments: tuple[tuple[str, Any], ...] = ()
+
+    def make(self) -> nn.Module:
+        """The cell with no parameter at zero, which would hide a bias in the wrong place."""
+        cell = self.cell(INPUT, HIDDEN, **dict(self.arguments)).double()
+        torch.manual_seed(1)
+        for name, parameter in cell.named_parameters():
+            if name != "beta":
+                nn.init.normal_(parameter)
+        return cell
+
+    def ours(self, cell: nn.Module) -> dict[str, Tensor]:
+        """The cell's parameters by our keys; two biases of one map are added up."""
+        named = dict(cell.named_parameters())
+        taken: dict[str, Tensor] = {}
+        for maps, side, kind in ((self.input_maps, "ih", "W"), (self.state_maps, "hh", "U")):
+            names = maps.split()
+            weights = named[f"weight_{side}"].chunk(len(names))
+            biases = named[f"bias_{side}"].chunk(len(names))
+            for name, weight, bias in zip(names, weights, biases, strict=True):
+                taken[f"{name}.{kind}"] = weight
+                taken[f"{name}.b"] = taken.get(f"{name}.b", torch.zeros(())) + bias
+        if self.peepholes:
+            names = self.peepholes.split()
+            taken |= dict(zip(names, named["weight_ph"].chunk(len(names)), strict=True))
+        return taken
+
+
+PEERS = (
+    Peer("simple", nn.RNNCell, "h", "h"),
+    Peer("irnn", nn.RNNCell, "h", "h", arguments=(("nonlinearity", "relu"),)),
+    Peer("lstm", nn.LSTMCell, "i f c o", "i f c o"),
+    Peer("gru_reset_after", nn.GRUCell, "r z h", "r z U_h"),
+    Peer("mgu", torchrecurrent.MGUCell, "f h", "f h"),
+    Peer("lstm_peephole", torchrecurrent.PeepholeLSTMCell, "i f c o", "i f c o", "p_i p_f p_o"),
+    Peer("lstm_no_forget", torchrecurrent.OriginalLSTMCell, "i c o", "i c o"),
+    Peer("janet", torchrecurrent.JANETCell, "f h", "f h"),
+    Peer("ligru", torchrecurrent.LiGRUCell, "z h", "z h"),
+    Peer("mut1", torchrecurrent.MUT1Cell, "z r x", "r h"),
+    Peer("mut3", torchrecurrent.MUT3Cell, "z r h", "z r h"),
+)
+
+
+@pytest.mark.parametrize("peer", PEERS, ids=lambda peer: f"{peer.unit}-{peer.cell.__name__}")
+def test_step_and_gradients_agree(peer: Peer) -> None:
+    cell = peer.make()
+    parameters = peer.ours(cell)
+    learned = {name: p for name, p in cell.named_parameters() if name != "beta"}
+    if peer.unit == "mut1":  # our map of x has no bias
+        with torch.no_grad():
+            learned.pop("bias_ih")[-HIDDEN:] = 0.0
+        del parameters["x.b"]
+    graph = trace(UNITS[peer.unit], INPUT, HIDDEN)
+    assert {key: tuple(p.shape) for key, p in parameters.items()} == graph.parameters
+    x = torch.randn(BATCH, INPUT, dtype=torch.float64, requires_grad=True)
+    states = [
+        torch.randn(BATCH, HIDDEN, dtype=torch.float64, requires_grad=True) for _ in graph.states
+    ]
+    given: Any = states[0] if len(states) == 1 else tuple(states)
+    if peer.unit == "janet":  # its cell and its output are two names for one state
+        given = (states[0], states[0])
+
+    ours = _tuple(graph.unit.bind(graph, parameters).step(x, *states))
+    theirs = _tuple(cell(x, given))[: len(ours)]
+    leaves = [x, *states, *learned.values()]
+    for a, b in zip(ours, theirs, strict=True):
+        torch.testing.assert_close(a, b, rtol=1e-12, atol=1e-12)
+    slopes = [torch.randn_like(a) for a in ours]
+    of_ours = torch.autograd.grad(ours, leaves, slopes)
+    of_theirs = torch.autograd.grad(theirs, leaves, slopes)
+    for a, b in zip(of_ours, of_theirs, strict=True):
+        torch.testing.assert_close(a, b, rtol=1e-10, atol=1e-10)
+
+
+def _tuple(results: Any) -> tuple[Tensor, ...]:
+    return results if isinstance(results, tuple) else (results,)
