@@ -61,7 +61,9 @@ def _one_pass(
     graph: Graph, x: Tensor, direction: Direction, inside: Tensor | None, backward: bool
 ) -> tuple[Tensor, tuple[Tensor, ...]]:
     """Outputs (T, B, n) in the order of time, and the states after the last step taken."""
-    schedule, parameters = stages(graph), direction.parameters
+    # torch.compile looks through the cache, and warns of it.
+    schedule = (stages.__wrapped__ if torch.compiler.is_compiling() else stages)(graph)
+    parameters = direction.parameters
     values: Values = {graph.input: x}
     for node in graph.nodes:
         if node.op == "constant":

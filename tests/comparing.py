@@ -1,0 +1,51 @@
+"""Outputs and all gradients of a call, to be held against those of another one."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.nn.utils.rnn import PackedSequence
+
+# Largest difference by dtype, relative and absolute.
+TOLERANCE = {torch.float64: 1e-9, torch.float32: 2e-5}
+
+
+def flat(result: Any) -> list[Tensor]:
+    """The tensors of nested tuples and packed sequences, in order."""
+    if isinstance(result, Tensor):
+        return [result]
+    if isinstance(result, PackedSequence):
+        return [result.data]
+    return [tensor for each in result for tensor in flat(each)]
+
+
+def gradients(result: Any, wanted: Iterable[Tensor]) -> list[Tensor]:
+    """Of the sum of all outputs weighted at random, the same way for results of one shape."""
+    outputs = flat(result)
+    generator = torch.Generator().manual_seed(7)
+    weights = [torch.randn(o.shape, generator=generator, dtype=o.dtype) for o in outputs]
+    return list(torch.autograd.grad(outputs, list(wanted), weights))
+
+
+def with_gradients(
+    call: Callable[..., Any], inputs: Iterable[Tensor], parameters: Mapping[str, Tensor]
+) -> dict[str, Tensor]:
+    """Outputs, gradients of the inputs and of the parameters, by name."""
+    leaves = [tensor.detach().clone().requires_grad_() for tensor in inputs]
+    result = call(*leaves)
+    found = {f"output {i}": tensor.detach() for i, tensor in enumerate(flat(result))}
+    names = [*(f"gradient of input {i}" for i in range(len(leaves))), *parameters]
+    return found | dict(zip(names, gradients(result, [*leaves, *parameters.values()]), strict=True))
+
+
+def assert_same(ours: Mapping[str, Tensor], theirs: Mapping[str, Tensor]) -> None:
+    assert list(ours) == list(theirs)
+    for name, tensor in ours.items():
+        tolerance = TOLERANCE[tensor.dtype]
+        try:
+            torch.testing.assert_close(tensor, theirs[name], rtol=tolerance, atol=tolerance)
+        except AssertionError as error:
+            raise AssertionError(f"{name}: {error}") from None
