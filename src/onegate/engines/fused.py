@@ -17,7 +17,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from onegate.engines import reference
+from onegate.engines import memory, reference
 from onegate.engines.direction import Direction
 from onegate.engines.native import BackwardCall, ForwardCall, NativeProgram, library
 from onegate.expressions import Graph, trace
@@ -154,22 +154,24 @@ def _forward(
     x, start = _rows_contiguous(x), start.contiguous()
     parameters = [p.contiguous() for p in parameters]
     lengths = None if lengths is None else lengths.contiguous()
-    out, last, kept = _forward_results(x, start, entry, keep)
+    out_shape, kept_shape = _shapes(x, start, entry, keep)
+    out, kept = memory.empty(out_shape, x), memory.empty(kept_shape, x)
+    last = torch.empty_like(start)
     pointers = _pointers(parameters)
     call = _call(entry.native, x, start, pointers, lengths, out, last, kept if keep else None)
     entry.native.forward(call)
     return out, last, kept
 
 
-def _forward_results(
+def _shapes(
     x: Tensor, start: Tensor, entry: _Entry, keep: bool
-) -> tuple[Tensor, Tensor, Tensor]:
+) -> tuple[tuple[int, int, int], tuple[int]]:
+    """Of the outputs, and of what is kept for the backward pass."""
     steps, rows, directions = x.shape[0], x.shape[1], start.shape[0]
-    size = entry.graph.states[0].size or 0
-    out = x.new_empty(steps, rows, directions * size)
     # The program keeps so many numbers for each step and row.
     per_row = entry.native.kept_size(1, 1, 1) if keep else 0
-    return out, torch.empty_like(start), x.new_empty(directions * steps * rows * per_row)
+    size = entry.graph.states[0].size or 0
+    return (steps, rows, directions * size), (directions * steps * rows * per_row,)
 
 
 def _forward_fake(
@@ -180,7 +182,9 @@ def _forward_fake(
     key: str,
     keep: bool,
 ) -> tuple[Tensor, Tensor, Tensor]:
-    return _forward_results(x, start.contiguous(), _entry(key), keep)
+    out_shape, kept_shape = _shapes(x, start, _entry(key), keep)
+    last = torch.empty_like(start, memory_format=torch.contiguous_format)
+    return x.new_empty(out_shape), last, x.new_empty(kept_shape)
 
 
 def _backward(

@@ -1,0 +1,57 @@
+# Every target sets up .venv by itself; nothing needs to be installed beforehand but Python >= 3.11
+# (and a C++17 compiler for the fused engine; without one the reference engine runs).
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+PIP := $(BIN)/pip --disable-pip-version-check -q
+SOURCES := pyproject.toml constraints.txt CMakeLists.txt $(wildcard csrc/*.h csrc/*.cpp)
+
+.PHONY: help reproduce test test-peers lint docs bench sanitize results clean
+
+help:
+	@echo "make reproduce   the paper's comparison, small; ends with a report to open"
+	@echo "make test        lint, types and all tests"
+	@echo "make test-peers  comparisons with Keras and Flax"
+	@echo "make sanitize    the native code under the sanitizers"
+	@echo "make bench       speed beside torch.nn and other libraries"
+	@echo "make docs        the documentation, in docs/_build"
+
+$(BIN)/python:
+	$(PYTHON) -m venv $(VENV)
+
+# A change in the native code or in the dependencies installs again.
+$(VENV)/installed: $(BIN)/python $(SOURCES)
+	$(PIP) install -c constraints.txt torch
+	$(PIP) install -c constraints.txt -e '.[test,lint]'
+	@touch $@
+
+reproduce: $(VENV)/installed
+	$(BIN)/onegate reproduce
+
+lint: $(VENV)/installed
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+
+test: lint
+	$(BIN)/pytest -q
+
+$(VENV)/installed-peers: $(VENV)/installed
+	$(PIP) install -c constraints.txt -e '.[peers,test]'
+	@touch $@
+
+test-peers: $(VENV)/installed-peers
+	KERAS_BACKEND=jax $(BIN)/pytest -q tests/peers
+
+bench: $(VENV)/installed
+	$(BIN)/onegate bench
+
+$(VENV)/installed-docs: $(VENV)/installed
+	$(PIP) install -c constraints.txt -e '.[docs]'
+	@touch $@
+
+docs: $(VENV)/installed-docs
+	$(BIN)/sphinx-build -W -q -b html docs docs/_build
+
+clean:
+	rm -rf build docs/_build .pytest_cache .mypy_cache .ruff_cache .hypothesis
