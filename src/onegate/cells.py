@@ -45,29 +45,35 @@ class Weights(nn.Module):
         self.learn_initial_state = learn_initial_state
         # (key, submodule or "", name in it)
         self._places: list[tuple[str, str, str]] = []
-        shapes = dict(graph.parameters)
-        if learn_initial_state:
-            shapes |= {f"{state.name}_0": (state.size or 0,) for state in graph.states}
-        for key, shape in shapes.items():
-            owner: nn.Module = self
+        for key, shape in graph.parameters.items():
             group, _, name = key.rpartition(".")
-            if group:
-                if group not in self._modules:
-                    self._refuse_taken(group)
-                    self.add_module(group, Map())
-                owner = self.get_submodule(group)
-            else:
-                self._refuse_taken(name)
-            value = nn.Parameter(torch.empty(shape, device=device, dtype=dtype))
-            owner.register_parameter(name, value)
-            if key in graph.parameters:
-                self._places.append((key, group, name))
+            if group and group not in self._modules:
+                self._refuse_taken(group)
+                self.add_module(group, Map())
+            self._add(group, name, shape, device, dtype)
+            self._places.append((key, group, name))
+        if learn_initial_state:
+            for state in graph.states:
+                self._add("", f"{state.name}_0", (state.size or 0,), device, dtype)
+
+    def _add(
+        self,
+        group: str,
+        name: str,
+        shape: tuple[int, ...],
+        device: Device,
+        dtype: torch.dtype | None,
+    ) -> None:
+        if not group:
+            self._refuse_taken(name)
+        value = nn.Parameter(torch.empty(shape, device=device, dtype=dtype))
+        self.get_submodule(group).register_parameter(name, value)
 
     def _refuse_taken(self, name: str) -> None:
         if hasattr(self, name):
             raise UnitError(
                 f"{self.graph.unit.name}: a parameter cannot be called {name!r}, which is taken "
-                "in every module of torch; rename the map or vector"
+                "by another one or by torch's modules; rename the map or vector"
             )
 
     def initialise(self, init: Any) -> None:
