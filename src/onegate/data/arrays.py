@@ -66,7 +66,7 @@ def _is_whole(folder: Path) -> bool:
     """Whether all arrays are there at their full size: a crash of the system may cut files."""
     try:
         return all(file.stat().st_size == noted["size"] for file, noted in _entries(folder))
-    except (FileNotFoundError, NotADirectoryError, ValueError):
+    except (OSError, ValueError):
         return False
 
 

@@ -24,7 +24,7 @@ def batches(
     order depends on the seed and the epoch and on nothing else.
 
     >>> [batch.tolist() for batch in batches([3, 1, 3, 1], batch_size=2, seed=0, epoch=0)]
-    [[1, 3], [2, 0]]
+    [[2, 0], [3, 1]]
     """
     if batch_size < 1 or bucket < 1:
         raise ValueError(f"batch_size is {batch_size}, bucket is {bucket}: both must be at least 1")

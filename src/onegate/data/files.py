@@ -11,7 +11,7 @@ from pathlib import Path
 from .checksums import remembered_checksum
 from .download import DownloadError, download
 from .errors import DamagedDataError, MissingDataError
-from .folders import data_folders, download_folder, locate, lookalikes, places
+from .folders import download_folder, locate, lookalikes, places
 from .sources import Source, SourceFile
 
 
@@ -108,19 +108,19 @@ def _missing(source: Source, problems: list[str]) -> str:
     lacking = [
         [file for file in layout if locate(source, file) is None] for layout in source.layouts
     ]
+    files = [file for layout in lacking for file in layout]
     names = ", or instead ".join(", ".join(file.name for file in layout) for layout in lacking)
-    looked = [str(path) for layout in lacking for file in layout for path in places(source, file)]
-    looked += [str(folder / pattern) for folder in data_folders() for pattern in source.archives]
-    get = [f"{' or '.join(file.urls)} ({file.checksum})" for layout in lacking for file in layout]
+    # A dictionary keeps the order and drops what comes again.
+    looked = dict.fromkeys(str(path.parent) for file in files for path in places(source, file))
+    archives = [f" (also for {', '.join(source.archives)})"] if source.archives else []
     return "\n  ".join(
         [
             f"{source.title}: missing {names}.",
-            "looked for:",
-            *[f"  {path}" for path in looked],
+            f"looked in: {', '.join(looked)}{''.join(archives)}",
             "tried to download:",
             *[f"  {problem}" for problem in problems],
             "get by hand:",
-            *[f"  {line}" for line in get],
+            *[f"  {file.name} ({file.checksum}) from {' or '.join(file.urls)}" for file in files],
             f"put into: {download_folder(source)}",
             "or set ONEGATE_DATA to a folder that holds the files.",
         ]
