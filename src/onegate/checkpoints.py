@@ -82,7 +82,9 @@ class Checkpoints:
                 f"{tensors} is damaged: its SHA-256 is {found[:16]}..., "
                 f"{body['tensors_sha256'][:16]}... was written"
             )
-        return Checkpoint(update, safetensors.torch.load(content), body["values"])
+        # Cloned: the loaded ones are views of `content`, not aligned as torch's own are.
+        loaded = {name: t.clone() for name, t in safetensors.torch.load(content).items()}
+        return Checkpoint(update, loaded, body["values"])
 
     def last(self) -> Checkpoint | None:
         """The last checkpoint that is whole, with a warning for each one that is not."""

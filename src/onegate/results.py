@@ -108,9 +108,13 @@ class RunFolder:
         with self._metrics.open("a", encoding="utf-8") as file:
             file.write(json.dumps(metrics) + "\n")
 
+    def metrics(self) -> list[dict[str, float]]:
+        """The whole lines of metrics.jsonl."""
+        return _read_metrics(self._metrics)
+
     def keep_metrics_until(self, update: int) -> None:
         """Drops the lines that a run resumed at `update` will write again, and broken ones."""
-        kept = [m for m in _read_metrics(self._metrics) if m["update"] <= update]
+        kept = [m for m in self.metrics() if m["update"] <= update]
         files.write(self._metrics, "".join(json.dumps(m) + "\n" for m in kept).encode())
 
     def status(self) -> dict[str, Any]:
@@ -141,7 +145,8 @@ class Run:
     """A run as it lies on the disk, for who reads it.
 
     result: of a finished run: the metrics that count (`valid_*`, `test_*`), `update` (whose model
-        it is), `seconds`, `seconds_per_epoch`, `parameters` and `parameters_paper` of the unit.
+        it is), `seconds`, `seconds_per_epoch`, `time_shares` by phase, and `parameters` (of the
+        hidden unit), `parameters_paper` (the same as the paper counts), `parameters_total`.
     """
 
     folder: Path

@@ -8,7 +8,7 @@ import sys
 from collections.abc import Sequence
 
 # One module a command; each has register(subparsers), which sets run=function(args) -> exit code.
-COMMANDS = ("units",)
+COMMANDS = ("units", "recipes", "train")
 
 
 def main(argv: Sequence[str] | None = None) -> int:

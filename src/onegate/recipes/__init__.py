@@ -34,6 +34,7 @@ __all__ = [
     "override",
     "recipe",
     "replaced",
+    "summary",
     "to_json",
     "values",
 ]
@@ -62,6 +63,13 @@ def recipe(task: str, name: str, unit: str) -> Recipe:
     by_name = _look_up(RECIPES, task, "task")
     build = _look_up(by_name, name, f"recipe of {task}")
     return build(units.get(unit).name)
+
+
+def summary(task: str, name: str) -> str:
+    """What a recipe is, in a sentence or two."""
+    build = RECIPES[task][name]
+    text = getattr(build, "func", build).__doc__ or ""
+    return text.strip().partition("\n")[0]
 
 
 def _look_up(table: Mapping[str, _T], name: str, what: str) -> _T:

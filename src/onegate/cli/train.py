@@ -1,0 +1,90 @@
+"""`onegate train`: one training run."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from pathlib import Path
+
+from onegate import profiling, progress, recipes, training
+from onegate.cli.warning_lines import plain_warnings
+from onegate.recipes import Recipe
+from onegate.results import RunError, RunFolder, run_name
+
+
+def register(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+    """Adds the command."""
+    parser = commands.add_parser("train", help="train a unit on a task, or go on with a run")
+    parser.add_argument("task", nargs="?", help=f"one of {', '.join(recipes.TASKS)}")
+    parser.add_argument("--unit", help="see `onegate units` (default: mgu)")
+    parser.add_argument("--recipe", help="see `onegate recipes` (default: tuned)")
+    add_settings(parser)
+    parser.add_argument(
+        "--run",
+        dest="folder", type=Path, metavar="FOLDER",
+        help="run folder (default: runs/<name of the run>)",
+    )  # fmt: skip
+    parser.add_argument("--resume", action="store_true", help="go on with the run in the folder")
+    parser.add_argument("--threads", type=int, help="computing threads (default: torch's)")
+    parser.add_argument(
+        "--checkpoint-every", type=float, default=60.0, metavar="SECONDS", help="default: 60"
+    )
+    parser.add_argument("--profile", action="store_true", help="say where the time went")
+    parser.add_argument("--tensorboard", action="store_true", help="log for TensorBoard as well")
+    parser.add_argument("--quiet", action="store_true", help="print the result alone")
+    parser.set_defaults(run=run)
+
+
+def add_settings(parser: argparse.ArgumentParser) -> None:
+    """Adds --set."""
+    parser.add_argument(
+        "--set",
+        dest="settings", action="append", default=[], metavar="FIELD=VALUE",
+        help="replace a field of the recipe, such as optimizer.lr=0.002; may be repeated",
+    )  # fmt: skip
+
+
+def run(args: argparse.Namespace) -> int:
+    """Trains, and prints the result."""
+    recipe = _recipe(args)
+    folder = args.folder or training.RUNS / run_name(recipe)
+    training.use_threads(args.threads)
+    observers = progress.for_output(args.quiet)
+    if args.tensorboard:
+        observers.append(progress.TensorBoard(folder / "tensorboard"))
+    with plain_warnings():
+        try:
+            result = training.train(
+                recipe,
+                folder,
+                resume=args.resume,
+                observers=observers,
+                checkpoint_seconds=args.checkpoint_every,
+            )
+        except training.StoppedError as stopped:
+            print(f"onegate: {stopped}", file=sys.stderr)
+            return 128 + stopped.signal_number
+    for name in sorted(result):
+        if name.startswith(("valid_", "test_")) and not name.endswith("_loss"):
+            print(f"{name} {result[name]:.6g}")
+    if args.profile:
+        print(profiling.report(result["time_shares"]))
+    return 0
+
+
+def _recipe(args: argparse.Namespace) -> Recipe:
+    """What was asked for; with --resume alone it is the recipe in the folder."""
+    if args.task is None:
+        if not (args.resume and args.folder):
+            raise RunError(
+                f"which task? One of {', '.join(recipes.TASKS)}, "
+                "or --run FOLDER --resume to go on with a run"
+            )
+        if args.unit or args.recipe or args.settings:
+            raise RunError("--unit, --recipe and --set need a task; a resumed run has its recipe")
+        kept = RunFolder(args.folder)
+        if not kept.has_run():
+            raise RunError(f"{args.folder} holds no run to resume: recipe.json is missing")
+        return kept.recipe()
+    named = recipes.recipe(args.task, args.recipe or "tuned", args.unit or "mgu")
+    return recipes.override(named, args.settings)

@@ -1,0 +1,53 @@
+"""The loss of a large vocabulary without keeping its probabilities."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.autograd.function import once_differentiable
+
+# Probabilities held at once: 32 MB of float32. Less would read the weights more often.
+_AT_ONCE = 8_000_000
+
+
+def summed_cross_entropy(states: Tensor, weight: Tensor, bias: Tensor, targets: Tensor) -> Tensor:
+    """The sum over rows of -log softmax(states W^T + bias)[target].
+
+    states (N, n), weight (V, n), bias (V,), targets (N,) -> a number. The gradients are computed
+    together with the loss, some rows at a time, in the memory of these rows' probabilities; torch's
+    own functions hold three arrays (N, V) at once. First derivatives only.
+    """
+    loss: Tensor = _SummedCrossEntropy.apply(states, weight, bias, targets)  # type: ignore[no-untyped-call]
+    return loss
+
+
+class _SummedCrossEntropy(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, states: Tensor, weight: Tensor, bias: Tensor, targets: Tensor) -> Tensor:
+        learning = any(ctx.needs_input_grad)
+        if learning:
+            ctx.kept = (torch.empty_like(states), torch.zeros_like(weight), torch.zeros_like(bias))
+        loss = states.new_zeros(())
+        rows = max(1, _AT_ONCE // len(weight))
+        for start in range(0, len(states), rows):
+            some, wanted = states[start : start + rows], targets[start : start + rows, None]
+            table = torch.addmm(bias, some, weight.t())
+            torch.log_softmax(table, 1, out=table)
+            loss -= table.gather(1, wanted).sum()
+            if learning:
+                # d loss / d logits is softmax minus one at the target; it takes the table's place.
+                table.exp_().scatter_add_(1, wanted, table.new_full((), -1.0).expand(wanted.shape))
+                to_states, to_weight, to_bias = ctx.kept
+                torch.mm(table, weight, out=to_states[start : start + rows])
+                to_weight.addmm_(table.t(), some)
+                to_bias += table.sum(0)
+        return loss
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, scale: Tensor) -> tuple[Tensor | None, ...]:
+        gradients = [gradient.mul_(scale) for gradient in ctx.kept]
+        del ctx.kept
+        return (*gradients, None)

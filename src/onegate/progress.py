@@ -1,0 +1,184 @@
+"""What a running training run shows: a live line on a terminal, plain lines elsewhere."""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Protocol
+
+from rich.console import Console
+from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn
+
+
+@dataclass(frozen=True)
+class Position:
+    """Where a run is: `rate` is `item`s per second of training, `left` seconds to its end."""
+
+    update: int
+    total: int
+    epoch: float
+    loss: float
+    rate: float
+    item: str
+    left: float
+
+    def __str__(self) -> str:
+        return (
+            f"epoch {self.epoch:.2f}  update {self.update:,}/{self.total:,}  "
+            f"loss {self.loss:.4g}  {self.rate:,.0f} {self.item}/s  {duration(self.left)} left"
+        )
+
+
+def duration(seconds: float) -> str:
+    """Seconds in words that fit their size: 0:42, 12:07, 3:05:11.
+
+    >>> duration(727)
+    '12:07'
+    """
+    minutes, second = divmod(round(seconds), 60)
+    hours, minute = divmod(minutes, 60)
+    return f"{hours}:{minute:02d}:{second:02d}" if hours else f"{minute}:{second:02d}"
+
+
+class Observer(Protocol):
+    """Looks on while a run goes on."""
+
+    def started(self, title: str) -> None:
+        """Before the first update."""
+
+    def updated(self, position: Position) -> None:
+        """Now and then, some times a second."""
+
+    def evaluated(self, position: Position, metrics: Mapping[str, float]) -> None:
+        """After every evaluation."""
+
+    def ended(self) -> None:
+        """At the end, however it came."""
+
+
+class Lines:
+    """One line at the start and at every evaluation: for logs."""
+
+    def __init__(self) -> None:
+        self.console = Console(file=sys.stdout, soft_wrap=True, highlight=False, markup=False)
+
+    def started(self, title: str) -> None:
+        """Prints the title."""
+        self.console.print(title)
+
+    def updated(self, position: Position) -> None:
+        """Says nothing: a log is read later."""
+
+    def evaluated(self, position: Position, metrics: Mapping[str, float]) -> None:
+        """Prints position and metrics."""
+        self.console.print(f"{position}  {_shown(metrics)}")
+
+    def ended(self) -> None:
+        """Nothing is left open."""
+
+
+class Live(Lines):
+    """A line that is always up to date, for a terminal."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.progress = Progress(
+            SpinnerColumn(), BarColumn(20), TextColumn("{task.description}"), console=self.console
+        )
+        self.bar = self.progress.add_task("starting")
+
+    def started(self, title: str) -> None:
+        """Prints the title and begins the live line."""
+        super().started(title)
+        self.progress.start()
+
+    def updated(self, position: Position) -> None:
+        """Moves the line on."""
+        self.progress.update(
+            self.bar, completed=position.update, total=position.total, description=str(position)
+        )
+
+    def ended(self) -> None:
+        """Leaves the terminal as it was."""
+        self.progress.stop()
+
+
+def _shown(metrics: Mapping[str, float]) -> str:
+    wanted = ("valid_", "test_")
+    return "  ".join(
+        f"{name} {value:.4g}"
+        for name, value in metrics.items()
+        if name.startswith(wanted) and not name.endswith("_loss")
+    )
+
+
+class TensorBoard:
+    """Every metric as a TensorBoard scalar over updates."""
+
+    def __init__(self, folder: Path) -> None:
+        try:
+            from torch.utils.tensorboard import SummaryWriter
+        except ImportError as error:
+            raise ValueError(
+                f"TensorBoard is not installed ({error}): pip install 'onegate[tensorboard]'"
+            ) from None
+        self.writer: Any = SummaryWriter(str(folder))
+
+    def started(self, title: str) -> None:
+        """Notes the title."""
+        self.writer.add_text("run", title)
+
+    def updated(self, position: Position) -> None:
+        """Nothing between evaluations."""
+
+    def evaluated(self, position: Position, metrics: Mapping[str, float]) -> None:
+        """Writes the metrics at this update."""
+        for name, value in metrics.items():
+            self.writer.add_scalar(name, value, position.update)
+
+    def ended(self) -> None:
+        """Closes the file."""
+        self.writer.close()
+
+
+def for_output(quiet: bool = False) -> list[Observer]:
+    """What suits the place where the output goes."""
+    if quiet:
+        return []
+    return [Live() if sys.stdout.isatty() else Lines()]
+
+
+class Speed:
+    """Smoothed items per second, counted over training alone."""
+
+    def __init__(self, half_life: float = 20.0) -> None:
+        self.half_life, self.items, self.seconds = half_life, 0.0, 1e-9
+
+    def add(self, items: float, seconds: float) -> None:
+        """Notes work that was done."""
+        fading = 0.5 ** (seconds / self.half_life)
+        self.items = self.items * fading + items
+        self.seconds = self.seconds * fading + seconds
+
+    @property
+    def rate(self) -> float:
+        """Items per second, the recent past counting most."""
+        return self.items / self.seconds
+
+
+class Throttle:
+    """Lets something happen only so often."""
+
+    def __init__(self, seconds: float) -> None:
+        self.seconds, self.last = seconds, -float("inf")
+
+    def ready(self) -> bool:
+        """Whether the time has come; if so it starts anew."""
+        now = time.monotonic()
+        if now - self.last < self.seconds:
+            return False
+        self.last = now
+        return True
