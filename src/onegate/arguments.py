@@ -53,10 +53,11 @@ def check_input(x: Any, width: int, axes: str) -> None:
     if len(shape) == len(axes):
         axes = axes.replace("B", "")
     if len(shape) != len(axes) + 1:
-        expected, unbatched = (
-            f"({', '.join((*letters, str(width)))})" for letters in (axes, axes.replace("B", ""))
+        batched = ", ".join((*axes, str(width)))
+        single = ", ".join((*axes.replace("B", ""), str(width)))
+        raise ValueError(
+            f"input is {_shape(x)}, expected ({batched}), or without a batch ({single})"
         )
-        raise ValueError(f"input is {_shape(x)}, expected {expected}, or one sequence {unbatched}")
     if shape[-1] != width:
         raise ValueError(
             f"input is {_shape(x)}, its last axis {shape[-1]} wide, expected input_size {width}; "

@@ -1,0 +1,254 @@
+"""Bad input: each is refused with a message that says what, what came, and what to do."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+import pytest
+import torch
+from torch.nn.utils.rnn import pack_sequence
+
+import onegate
+from onegate import UnitError
+
+T, B, D, N = 5, 3, 4, 6
+
+
+def zeros(*shape: int, **kwargs: Any) -> torch.Tensor:
+    return torch.zeros(shape, **kwargs)
+
+
+def refused(kind: type[Exception], message: str) -> Any:
+    return pytest.raises(kind, match=f"^{re.escape(message)}")
+
+
+@pytest.fixture
+def gru() -> onegate.GRU:
+    return onegate.GRU(D, N)
+
+
+@pytest.fixture
+def lstm() -> onegate.LSTM:
+    return onegate.LSTM(D, N, 2, bidirectional=True)
+
+
+WHOLE = "expected a whole number of 1 or more"
+
+
+@pytest.mark.parametrize("bad", [0, -3, 2.0, float("nan"), True, "7", None, torch.zeros(2)])
+@pytest.mark.parametrize("place", ["input_size", "hidden_size", "num_layers"])
+def test_sizes(place: str, bad: Any) -> None:
+    sizes: dict[str, Any] = {"input_size": 2, "hidden_size": 3, "num_layers": 1}
+    with refused(ValueError, f"{place} is {bad!r}, {WHOLE}"):
+        onegate.MGU(**{**sizes, place: bad})
+    if place != "num_layers":
+        del sizes["num_layers"]
+        with refused(ValueError, f"{place} is {bad!r}, {WHOLE}"):
+            onegate.MGUCell(**{**sizes, place: bad})
+
+
+def test_whole_numbers_of_numpy_are_sizes() -> None:
+    np = pytest.importorskip("numpy")
+    assert onegate.MGU(np.int64(3), np.int32(4)).hidden_size == 4
+
+
+@pytest.mark.parametrize("bad", [-0.1, 1.5, float("nan"), True, "0.1"])
+def test_dropout(bad: Any) -> None:
+    with refused(ValueError, f"dropout is {bad!r}, expected a probability from 0 to 1"):
+        onegate.MGU(2, 3, 2, dropout=bad)
+
+
+def test_engine() -> None:
+    message = "engine is 'fast', expected one of 'auto', 'fused', 'reference'"
+    with refused(ValueError, message):
+        onegate.MGU(2, 3, engine="fast")
+    with refused(ValueError, message):
+        onegate.MGUCell(2, 3, engine="fast")
+
+
+def test_unknown_units_and_options() -> None:
+    with refused(UnitError, "no unit is called 'mgru'; did you mean 'mgu'?"):
+        onegate.Recurrent("mgru", 2, 3)
+    with refused(UnitError, "mgu has no option 'context_size'; it has none"):
+        onegate.MGU(2, 3, context_size=2)
+
+
+class TestInput:
+    def test_no_tensor(self, gru: onegate.GRU) -> None:
+        with refused(TypeError, "input is a list, expected a torch.Tensor"):
+            gru([1.0, 2.0])
+
+    def test_number_of_axes(self, gru: onegate.GRU) -> None:
+        message = "input is (4,), expected (T, B, 4), or without a batch (T, 4)"
+        with refused(ValueError, message):
+            gru(zeros(D))
+        with refused(ValueError, "input is (1, 5, 3, 4), expected (T, B, 4), or without a batch"):
+            gru(zeros(1, T, B, D))
+        with refused(ValueError, "input is (1, 5, 3, 4), expected (B, T, 4), or without a batch"):
+            onegate.GRU(D, N, batch_first=True)(zeros(1, T, B, D))
+
+    def test_width(self, gru: onegate.GRU) -> None:
+        message = (
+            "input is (5, 3, 7), its last axis 7 wide, expected input_size 4; "
+            "pass 4 features, or set input_size=7"
+        )
+        with refused(ValueError, message):
+            gru(zeros(T, B, 7))
+
+    def test_no_step(self, gru: onegate.GRU) -> None:
+        for shape in ((0, B, D), (0, D)):
+            with refused(ValueError, f"input is {shape}: no step (T = 0), expected 1 or more"):
+                gru(zeros(*shape))
+        with refused(ValueError, "input is (3, 0, 4): no step (T = 0), expected 1 or more"):
+            onegate.GRU(D, N, batch_first=True)(zeros(B, 0, D))
+
+    def test_empty_batch(self, gru: onegate.GRU) -> None:
+        with refused(ValueError, "input is (5, 0, 4): an empty batch (B = 0), expected 1 or more"):
+            gru(zeros(T, 0, D))
+        with refused(ValueError, "input is (0, 5, 4): an empty batch (B = 0), expected 1 or more"):
+            onegate.GRU(D, N, batch_first=True)(zeros(0, T, D))
+
+    def test_dtype(self, gru: onegate.GRU) -> None:
+        message = (
+            "input is torch.float64, the parameters are torch.float32; convert it with "
+            ".to(torch.float32), or the module with .to(torch.float64)"
+        )
+        with refused(ValueError, message):
+            gru(zeros(T, B, D, dtype=torch.float64))
+        with refused(ValueError, "input is torch.int64, the parameters are torch.float32"):
+            gru(zeros(T, B, D, dtype=torch.int64))
+
+    def test_device(self, gru: onegate.GRU) -> None:
+        message = (
+            "input is on meta, the parameters are on cpu; move it with .to('cpu'), "
+            "or the module with .to('meta')"
+        )
+        with refused(ValueError, message):
+            gru(zeros(T, B, D, device="meta"))
+
+
+class TestStates:
+    def test_no_tensor(self, gru: onegate.GRU, lstm: onegate.LSTM) -> None:
+        with refused(TypeError, "hx is a float, expected a torch.Tensor"):
+            gru(zeros(T, B, D), 0.0)
+        with refused(TypeError, "hx is a NoneType, expected a torch.Tensor"):
+            lstm(zeros(T, B, D), (zeros(4, B, N), None))
+
+    def test_number_of_states(self, gru: onegate.GRU, lstm: onegate.LSTM) -> None:
+        state = zeros(4, B, N)
+        with refused(ValueError, "hx is one tensor, expected a tuple (h, c)"):
+            lstm(zeros(T, B, D), state)
+        with refused(ValueError, "hx is a tuple of 3, expected a tuple (h, c)"):
+            lstm(zeros(T, B, D), (state, state, state))
+        with refused(ValueError, "hx is a tuple of 1, expected one tensor, h"):
+            gru(zeros(T, B, D), (zeros(1, B, N),))
+
+    def test_shape(self, gru: onegate.GRU, lstm: onegate.LSTM) -> None:
+        with refused(
+            ValueError,
+            "hx: h is (1, 3, 8), expected (layers and directions 1, B 3, size of h 6)",
+        ):
+            gru(zeros(T, B, D), zeros(1, B, 8))
+        with refused(ValueError, "hx: c is (2, 3, 6), expected (layers and directions 4, B 3,"):
+            lstm(zeros(T, B, D), (zeros(4, B, N), zeros(2, B, N)))
+        with refused(ValueError, "hx: h is (1, 3, 6), expected (layers and directions 1, size of"):
+            gru(zeros(T, D), zeros(1, B, N))
+
+    def test_each_state_has_its_own_size(self) -> None:
+        layer = onegate.SCRN(D, N, context_size=2)
+        with refused(
+            ValueError, "hx: s is (1, 3, 6), expected (layers and directions 1, B 3, size of s 2)"
+        ):
+            layer(zeros(T, B, D), (zeros(1, B, N), zeros(1, B, N)))
+
+    def test_dtype_and_device(self, gru: onegate.GRU) -> None:
+        with refused(ValueError, "hx: h is torch.float64, the parameters are torch.float32;"):
+            gru(zeros(T, B, D), zeros(1, B, N, dtype=torch.float64))
+        with refused(ValueError, "hx: h is on meta, the parameters are on cpu;"):
+            gru(zeros(T, B, D), zeros(1, B, N, device="meta"))
+
+
+class TestLengths:
+    @pytest.mark.parametrize("bad", [0, -2])
+    def test_too_short(self, gru: onegate.GRU, bad: int) -> None:
+        message = f"lengths hold {bad}, expected 1 to 5, the steps of the input; leave empty rows"
+        with refused(ValueError, message):
+            gru(zeros(T, B, D), lengths=[2, bad, 5])
+
+    def test_too_long(self, gru: onegate.GRU) -> None:
+        message = "lengths hold 6, expected 1 to 5, the steps of the input; pad the input further"
+        with refused(ValueError, message):
+            gru(zeros(T, B, D), lengths=torch.tensor([1, 6, 2]))
+
+    def test_one_for_each_row(self, gru: onegate.GRU) -> None:
+        message = "lengths are (2,), expected one for each row of the batch: (3,)"
+        with refused(ValueError, message):
+            gru(zeros(T, B, D), lengths=[1, 2])
+        with refused(ValueError, "lengths are (), expected one for each row of the batch: (3,)"):
+            gru(zeros(T, B, D), lengths=3)
+
+    @pytest.mark.parametrize("bad", [[1.0, 2.0, 3.0], [True, True, True]])
+    def test_whole_numbers(self, gru: onegate.GRU, bad: list[Any]) -> None:
+        with refused(ValueError, f"lengths are {torch.tensor(bad).dtype}, expected whole numbers"):
+            gru(zeros(T, B, D), lengths=bad)
+
+    def test_one_sequence(self, gru: onegate.GRU) -> None:
+        with refused(ValueError, "lengths= is for batches; cut the one sequence to its length"):
+            gru(zeros(T, D), lengths=[3])
+
+    def test_packed(self, gru: onegate.GRU) -> None:
+        packed = pack_sequence([zeros(2, D)])
+        with refused(ValueError, "lengths= is for padded tensors; a PackedSequence has its own"):
+            gru(packed, lengths=[2])
+
+
+class TestPacked:
+    packed = pack_sequence([zeros(2, 7), zeros(1, 7)])
+
+    def test_width(self, gru: onegate.GRU) -> None:
+        with refused(ValueError, "input is (3, 7), its last axis 7 wide, expected input_size 4;"):
+            gru(self.packed)
+
+    def test_states(self) -> None:
+        with refused(ValueError, "hx: h is (1, 3, 6), expected (layers and directions 1, B 2,"):
+            onegate.GRU(7, N)(self.packed, zeros(1, 3, N))
+
+    def test_dtype(self) -> None:
+        with refused(ValueError, "input is torch.float32, the parameters are torch.float64;"):
+            onegate.GRU(7, N, dtype=torch.float64)(self.packed)
+
+
+class TestCells:
+    def test_input(self) -> None:
+        cell = onegate.GRUCell(D, N)
+        with refused(TypeError, "input is a list, expected a torch.Tensor"):
+            cell([0.0] * D)
+        with refused(ValueError, "input is (5, 3, 4), expected (B, 4), or without a batch (4)"):
+            cell(zeros(T, B, D))
+        with refused(ValueError, "input is (3, 7), its last axis 7 wide, expected input_size 4;"):
+            cell(zeros(B, 7))
+        with refused(ValueError, "input is (0, 4): an empty batch (B = 0), expected 1 or more"):
+            cell(zeros(0, D))
+        with refused(ValueError, "input is torch.float64, the parameters are torch.float32;"):
+            cell(zeros(B, D, dtype=torch.float64))
+
+    def test_states(self) -> None:
+        with refused(ValueError, "hx: h is (2, 6), expected (B 3, size of h 6)"):
+            onegate.GRUCell(D, N)(zeros(B, D), zeros(2, N))
+        with refused(ValueError, "hx: h is (1, 6), expected (size of h 6)"):
+            onegate.GRUCell(D, N)(zeros(D), zeros(1, N))
+        with refused(ValueError, "hx is one tensor, expected a tuple (h, c)"):
+            onegate.LSTMCell(D, N)(zeros(B, D), zeros(B, N))
+
+
+class TestStateDicts:
+    def test_missing_and_unexpected_keys_are_named(self, gru: onegate.GRU) -> None:
+        with pytest.raises(RuntimeError, match=r"Missing key\(s\) in state_dict: \"l0\.z\.U\""):
+            gru.load_state_dict(onegate.MGU(D, N).state_dict())
+        with pytest.raises(RuntimeError, match=r"Unexpected key\(s\) in state_dict: \"l0\.f\.U\""):
+            gru.load_state_dict(onegate.MGU(D, N).state_dict())
+
+    def test_sizes_are_named(self, gru: onegate.GRU) -> None:
+        with pytest.raises(RuntimeError, match=r"size mismatch for l0\.z\.U: .*\[8, 8\].*\[6, 6\]"):
+            gru.load_state_dict(onegate.GRU(D, 8).state_dict())
