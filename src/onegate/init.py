@@ -113,7 +113,7 @@ def _fill(tensor: Tensor, key: str, graph: Graph, itself: bool, rule: Any) -> No
         tensor.fill_(rule)
         return
     name, *arguments = rule if isinstance(rule, (tuple, list)) else (rule,)
-    if name not in FILLS:
+    if not isinstance(name, str) or name not in FILLS:
         hint = _near(str(name), FILLS)
         raise ValueError(f"init: {key} is to be filled by {rule!r}, which is not known; {hint}")
     if not itself and name != "uniform":
@@ -127,6 +127,9 @@ def _fill(tensor: Tensor, key: str, graph: Graph, itself: bool, rule: Any) -> No
             f"init: 'identity' is for square matrices, {key} is {tuple(tensor.shape)}; "
             "name the square ones, such as init={'U': 'identity'}"
         )
+    if not all(map(_is_number, arguments)) or len(arguments) > (name != "zeros"):
+        takes = "no argument" if name == "zeros" else "one number at most"
+        raise ValueError(f"init: {name!r} takes {takes}, got {tuple(arguments)!r}")
     FILLS[name](tensor, graph, *arguments)
 
 
@@ -201,9 +204,10 @@ def _set(bias: Bias, values: Tensor, parameters: Mapping[str, Tensor]) -> None:
 
 def _near(name: str, known: Iterable[str]) -> str:
     names = sorted(name for name in known if name)
-    near = difflib.get_close_matches(name, names, 1)
+    near = [n for n in names if n.lower() == name.lower()] or difflib.get_close_matches(name, names)
     return f"did you mean {near[0]!r}?" if near else f"known: {', '.join(names)}"
 
 
 def _is_number(value: Any) -> bool:
-    return isinstance(value, (int, float)) and not isinstance(value, bool)
+    is_one = isinstance(value, (int, float)) and not isinstance(value, bool)
+    return is_one and math.isfinite(value)
