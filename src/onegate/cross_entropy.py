@@ -28,7 +28,8 @@ class _SummedCrossEntropy(torch.autograd.Function):
     def forward(ctx: Any, states: Tensor, weight: Tensor, bias: Tensor, targets: Tensor) -> Tensor:
         learning = any(ctx.needs_input_grad)
         if learning:
-            ctx.kept = (torch.empty_like(states), torch.zeros_like(weight), torch.zeros_like(bias))
+            to_states, to_weight, to_bias = map(torch.zeros_like, (states, weight, bias))
+            ctx.save_for_backward(to_states, to_weight, to_bias)
         loss = states.new_zeros(())
         rows = max(1, _AT_ONCE // len(weight))
         for start in range(0, len(states), rows):
@@ -39,7 +40,6 @@ class _SummedCrossEntropy(torch.autograd.Function):
             if learning:
                 # d loss / d logits is softmax minus one at the target; it takes the table's place.
                 table.exp_().scatter_add_(1, wanted, table.new_full((), -1.0).expand(wanted.shape))
-                to_states, to_weight, to_bias = ctx.kept
                 torch.mm(table, weight, out=to_states[start : start + rows])
                 to_weight.addmm_(table.t(), some)
                 to_bias += table.sum(0)
@@ -48,6 +48,4 @@ class _SummedCrossEntropy(torch.autograd.Function):
     @staticmethod
     @once_differentiable
     def backward(ctx: Any, scale: Tensor) -> tuple[Tensor | None, ...]:
-        gradients = [gradient.mul_(scale) for gradient in ctx.kept]
-        del ctx.kept
-        return (*gradients, None)
+        return (*(gradient * scale for gradient in ctx.saved_tensors), None)
