@@ -2,22 +2,19 @@
 
 from __future__ import annotations
 
-import importlib
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from types import ModuleType
 from typing import Final
 
 import torch
 from torch import Tensor
 from torch.autograd import forward_ad
 
-from onegate.engines import reference
+from onegate.engines import fused, reference
 from onegate.engines.direction import Direction
 from onegate.expressions import Graph
 
 ENGINES: Final = ("auto", "fused", "reference")
-DTYPES: Final = frozenset({torch.float32, torch.float64})
 
 Run = Callable[
     [Graph, Tensor, Sequence[Direction], Tensor | None],
@@ -40,18 +37,12 @@ class Choice:
         return f"{self.name}: {self.reason}"
 
 
-def _load_fused() -> ModuleType | None:
-    try:
-        return importlib.import_module("onegate.engines.fused")
-    except ImportError:
-        return None
-
-
-_FUSED: Final = _load_fused()
 NOT_RUN: Final = Choice("none", "the layer has not run yet")
 _ASKED: Final = Choice("reference", "engine='reference' was asked for")
-_FITS: Final = Choice("fused", "everything it needs is there")
-_ASKED_FUSED: Final = Choice("fused", "engine='fused' was asked for")
+_FUSED: Final = {
+    torch.float32: Choice("fused", "float32 on the CPU"),
+    torch.float64: Choice("fused", "float64 on the CPU"),
+}
 
 
 def choose(engine: str, graph: Graph, x: Tensor, directions: Sequence[Direction]) -> Choice:
@@ -64,7 +55,7 @@ def choose(engine: str, graph: Graph, x: Tensor, directions: Sequence[Direction]
         return _ASKED
     reason = _unavailable(graph, x, directions)
     if reason is None:
-        return _FITS if engine == "auto" else _ASKED_FUSED
+        return _FUSED[x.dtype]
     if engine == "fused":
         raise EngineError(
             f"engine='fused' cannot run this: {reason}; engine='auto' or 'reference' can"
@@ -74,20 +65,14 @@ def choose(engine: str, graph: Graph, x: Tensor, directions: Sequence[Direction]
 
 def runner(choice: Choice) -> Run:
     """The chosen engine's function."""
-    if choice.name == "fused":
-        assert _FUSED is not None
-        run: Run = _FUSED.run
-        return run
-    return reference.run
+    return fused.run if choice.name == "fused" else reference.run
 
 
 def _unavailable(graph: Graph, x: Tensor, directions: Sequence[Direction]) -> str | None:
     """Why the fused engine cannot run this, or None."""
-    if _FUSED is None:
-        return "the native engine is not built"
     if not x.is_cpu:
         return f"the fused engine runs on the CPU, the input is on {x.device}"
-    if x.dtype not in DTYPES:
+    if x.dtype not in _FUSED:
         return f"the fused engine computes in float32 and float64, the input is {x.dtype}"
     if torch.is_autocast_enabled("cpu"):
         return "autocast is on"
@@ -95,5 +80,4 @@ def _unavailable(graph: Graph, x: Tensor, directions: Sequence[Direction]) -> st
         return "a torch.func transform (vmap, grad, jvp, ...) is active"
     if forward_ad._current_level >= 0:
         return "forward-mode differentiation is active"
-    reason: str | None = _FUSED.unavailable(graph, x, directions)
-    return reason
+    return fused.unavailable(graph, x, directions)
