@@ -450,7 +450,9 @@ class _Trace:
             recurrent = bool(set(self.states) & set(_in_order((operand,))))
             name = "U" if recurrent else "W"
             if name in names:
-                name += f"_{operand.name if operand.op == 'state' else position + 1}"
+                own = f"{name}_{operand.name}"
+                taken = operand.op != "state" or own in names
+                name = f"{name}_{position + 1}" if taken else own
             names.append(name)
         return names
 
