@@ -43,7 +43,12 @@ def run(
     keep = torch.is_grad_enabled() and (
         x.requires_grad or start.requires_grad or any(p.requires_grad for p in parameters)
     )
-    out, last, _ = torch.ops.onegate.forward(x, start, parameters, lengths, key, keep)
+    if torch.compiler.is_compiling() or type(x) is not Tensor:
+        out, last, _ = torch.ops.onegate.forward(x, start, parameters, lengths, key, keep)
+    elif keep:
+        out, last = _Eager.apply(x, start, lengths, key, *parameters)
+    else:
+        out, last, _ = _forward(x, start, parameters, lengths, key, False)
     if len(graph.states) == 1:
         return out, tuple([(each,) for each in last.unbind(0)])
     sizes = [s.size or 0 for s in graph.states]
@@ -52,8 +57,17 @@ def run(
 
 @dataclass(frozen=True)
 class _Entry:
+    """per_row: how many numbers are kept for each step and row; size: of the output."""
+
     graph: Graph
     native: NativeProgram
+    per_row: int
+    size: int
+
+    @classmethod
+    def of(cls, graph: Graph) -> _Entry:
+        native = NativeProgram.of(program(graph))
+        return cls(graph, native, native.kept_size(1, 1, 1), graph.states[0].size or 0)
 
 
 # Programs by the key under which operators name them. A key of a registered unit can be resolved
@@ -75,12 +89,13 @@ def _key(graph: Graph) -> str:
         named["process"] = id(type(unit))
     key = json.dumps(named)
     if key not in _ENTRIES:
-        _ENTRIES[key] = _Entry(graph, NativeProgram.of(program(graph)))
+        _ENTRIES[key] = _Entry.of(graph)
     return key
 
 
 def _entry(key: str) -> _Entry:
-    if key not in _ENTRIES:
+    entry = _ENTRIES.get(key)
+    if entry is None:
         named = json.loads(key)
         if "process" in named:
             raise RuntimeError(
@@ -89,8 +104,8 @@ def _entry(key: str) -> _Entry:
             )
         unit = get(named["unit"], **named["options"])
         graph = trace(unit, named["input_size"], named["hidden_size"], named["bias"])
-        _ENTRIES[key] = _Entry(graph, NativeProgram.of(program(graph)))
-    return _ENTRIES[key]
+        entry = _ENTRIES[key] = _Entry.of(graph)
+    return entry
 
 
 def _rows_contiguous(t: Tensor) -> Tensor:
@@ -145,7 +160,7 @@ _LIBRARY.define(
 def _forward(
     x: Tensor,
     start: Tensor,
-    parameters: list[Tensor],
+    parameters: Sequence[Tensor],
     lengths: Tensor | None,
     key: str,
     keep: bool,
@@ -168,10 +183,8 @@ def _shapes(
 ) -> tuple[tuple[int, int, int], tuple[int]]:
     """Of the outputs, and of what is kept for the backward pass."""
     steps, rows, directions = x.shape[0], x.shape[1], start.shape[0]
-    # The program keeps so many numbers for each step and row.
-    per_row = entry.native.kept_size(1, 1, 1) if keep else 0
-    size = entry.graph.states[0].size or 0
-    return (steps, rows, directions * size), (directions * steps * rows * per_row,)
+    kept = directions * steps * rows * entry.per_row if keep else 0
+    return (steps, rows, directions * entry.size), (kept,)
 
 
 def _forward_fake(
@@ -247,28 +260,53 @@ torch.library.register_fake("onegate::backward", _backward_fake, lib=_LIBRARY)
 
 
 def _setup_context(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, ...]) -> None:
-    x, start, parameters, lengths, ctx.key, ctx.keep = inputs
+    x, start, parameters, lengths, ctx.key, _ = inputs
     out, _, kept = output
-    ctx.has_lengths = lengths is not None
     ctx.set_materialize_grads(False)
     ctx.save_for_backward(x, start, out, kept, lengths, *parameters)
+
+
+def _gradients(
+    ctx: Any, grad_out: Tensor | None, grad_last: Tensor | None, backward: Any
+) -> tuple[Tensor | None, Tensor | None, list[Tensor | None]]:
+    """Of x, the start and the parameters."""
+    x, start, out, kept, lengths, *parameters = ctx.saved_tensors
+    if grad_out is None and grad_last is None:
+        return None, None, [None] * len(parameters)
+    grad_x = bool(ctx.needs_input_grad[0])
+    if torch.is_grad_enabled():
+        grads = _differentiable(ctx.key, x, start, parameters, lengths, grad_out, grad_last)
+    else:
+        grads = backward(
+            x, start, parameters, lengths, ctx.key, out, kept, grad_out, grad_last, grad_x
+        )
+    return grads[0] if grad_x else None, grads[1], grads[2:]
 
 
 def _autograd(
     ctx: Any, grad_out: Tensor | None, grad_last: Tensor | None, _: Tensor | None
 ) -> tuple[Any, ...]:
-    x, start, out, kept, lengths, *parameters = ctx.saved_tensors
-    none = (None, None, None)
-    if grad_out is None and grad_last is None:
-        return None, None, [None] * len(parameters), *none
-    grad_x = bool(ctx.needs_input_grad[0])
-    if torch.is_grad_enabled():
-        grads = _differentiable(ctx.key, x, start, parameters, lengths, grad_out, grad_last)
-    else:
-        grads = torch.ops.onegate.backward(
-            x, start, parameters, lengths, ctx.key, out, kept, grad_out, grad_last, grad_x
-        )
-    return grads[0] if grad_x else None, grads[1], grads[2:], *none
+    backward = torch.ops.onegate.backward
+    return *_gradients(ctx, grad_out, grad_last, backward), None, None, None
+
+
+class _Eager(torch.autograd.Function):
+    """The operator and its autograd rule without the dispatcher, which for short sequences would
+    take longer than the run itself."""  # noqa: D205, D209
+
+    @staticmethod
+    def forward(
+        ctx: Any, x: Tensor, start: Tensor, lengths: Tensor | None, key: str, *parameters: Tensor
+    ) -> tuple[Tensor, Tensor]:
+        out, last, kept = _forward(x, start, parameters, lengths, key, True)
+        inputs = (x, start, parameters, lengths, key, True)
+        _setup_context(ctx, inputs, (out, last, kept))
+        return out, last
+
+    @staticmethod
+    def backward(ctx: Any, grad_out: Tensor | None, grad_last: Tensor | None) -> tuple[Any, ...]:  # type: ignore[override]
+        for_x, for_start, for_parameters = _gradients(ctx, grad_out, grad_last, _backward)
+        return for_x, for_start, None, None, *for_parameters
 
 
 def _differentiable(

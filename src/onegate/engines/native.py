@@ -8,6 +8,7 @@ from __future__ import annotations
 import ctypes
 import functools
 import os
+import threading
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -152,6 +153,16 @@ class NativeProgram:
         self._run(self._functions.og_run_backward, call)
 
     def _run(self, function: ctypes._NamedFuncPointer, call: ctypes.Structure) -> None:
-        message = ctypes.create_string_buffer(_MESSAGE_BYTES)
+        message = _messages.buffer
         if function(ctypes.addressof(call), message, _MESSAGE_BYTES):
             raise NativeError(message.value.decode())
+
+
+class _Messages(threading.local):
+    """Room for a message, one per thread."""
+
+    def __init__(self) -> None:
+        self.buffer = ctypes.create_string_buffer(_MESSAGE_BYTES)
+
+
+_messages = _Messages()
