@@ -268,7 +268,7 @@ def _setup_context(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, ...]
 
 def _gradients(
     ctx: Any, grad_out: Tensor | None, grad_last: Tensor | None, backward: Any
-) -> tuple[Tensor | None, Tensor | None, list[Tensor | None]]:
+) -> tuple[Tensor | None, Tensor | None, Sequence[Tensor | None]]:
     """Of x, the start and the parameters."""
     x, start, out, kept, lengths, *parameters = ctx.saved_tensors
     if grad_out is None and grad_last is None:
@@ -291,8 +291,10 @@ def _autograd(
 
 
 class _Eager(torch.autograd.Function):
-    """The operator and its autograd rule without the dispatcher, which for short sequences would
-    take longer than the run itself."""  # noqa: D205, D209
+    """The operator and its autograd rule without the dispatcher.
+
+    For short sequences the dispatcher would take longer than the run itself.
+    """
 
     @staticmethod
     def forward(
@@ -304,7 +306,7 @@ class _Eager(torch.autograd.Function):
         return out, last
 
     @staticmethod
-    def backward(ctx: Any, grad_out: Tensor | None, grad_last: Tensor | None) -> tuple[Any, ...]:  # type: ignore[override]
+    def backward(ctx: Any, grad_out: Tensor | None, grad_last: Tensor | None) -> tuple[Any, ...]:
         for_x, for_start, for_parameters = _gradients(ctx, grad_out, grad_last, _backward)
         return for_x, for_start, None, None, *for_parameters
 

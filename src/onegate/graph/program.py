@@ -63,8 +63,11 @@ class Code:
 
 @dataclass(frozen=True)
 class MapSums:
-    """Weight gradients of one map: slot of the gradient at its output, bias parameter or -1,
-    and (slot, parameter) for each operand."""  # noqa: D205, D209
+    """Weight gradients of one map.
+
+    output: slot of the gradient at the map's output. bias: a parameter, or -1. operands: (slot,
+    parameter) each.
+    """
 
     output: int
     bias: int
