@@ -41,7 +41,7 @@ def reviews(count: int, seed: int) -> data.Reviews:
 
 
 def imdb() -> data.Imdb:
-    train = reviews(60, 0)
+    train = reviews(300, 0)
     nothing = train.take(np.empty(0, np.int64))
     return data.Imdb(train, nothing, reviews(40, 1), tuple(f"w{i}" for i in range(300)))
 
