@@ -10,9 +10,9 @@ from __future__ import annotations
 import ctypes
 import functools
 import json
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, cast
 
 import torch
 from torch import Tensor
@@ -46,7 +46,7 @@ def run(
     if torch.compiler.is_compiling() or type(x) is not Tensor:
         out, last, _ = torch.ops.onegate.forward(x, start, parameters, lengths, key, keep)
     elif keep:
-        out, last = _Eager.apply(x, start, lengths, key, *parameters)
+        out, last = _eager(x, start, lengths, key, *parameters)
     else:
         out, last, _ = _forward(x, start, parameters, lengths, key, False)
     if len(graph.states) == 1:
@@ -309,6 +309,9 @@ class _Eager(torch.autograd.Function):
     def backward(ctx: Any, grad_out: Tensor | None, grad_last: Tensor | None) -> tuple[Any, ...]:
         for_x, for_start, for_parameters = _gradients(ctx, grad_out, grad_last, _backward)
         return for_x, for_start, None, None, *for_parameters
+
+
+_eager = cast("Callable[..., tuple[Tensor, Tensor]]", _Eager.apply)
 
 
 def _differentiable(
