@@ -1,0 +1,85 @@
+"""The problems that are timed: the paper's, those asked for, and sweeps."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, replace
+from typing import Final
+
+
+@dataclass(frozen=True)
+class Shape:
+    """T steps of B rows of `inputs` numbers through layers of n units."""
+
+    name: str
+    steps: int
+    batch: int
+    inputs: int
+    hidden: int
+    layers: int = 1
+    bidirectional: bool = False
+    input_gradient: bool = False
+
+    @property
+    def directions(self) -> int:
+        """1, or 2 if bidirectional."""
+        return 2 if self.bidirectional else 1
+
+    @property
+    def outputs(self) -> int:
+        """Width of the layer's output."""
+        return self.directions * self.hidden
+
+    def describe(self) -> str:
+        """The sizes in words."""
+        more = [f"{self.layers} layers"] if self.layers > 1 else []
+        more += ["bidirectional"] if self.bidirectional else []
+        more += ["with the input's gradient"] if self.input_gradient else []
+        sizes = f"T {self.steps}, B {self.batch}, in {self.inputs}, {self.hidden} units"
+        return ", ".join([sizes, *more])
+
+
+PAPER: Final = {
+    shape.name: shape
+    for shape in (
+        Shape("adding", 55, 100, 2, 100, bidirectional=True),
+        Shape("imdb", 128, 16, 1, 100),
+        Shape("mnist_rows", 28, 100, 28, 100),
+        Shape("mnist_pixels", 784, 100, 1, 100),
+        Shape("ptb", 35, 20, 500, 500, layers=2, input_gradient=True),
+    )
+}
+
+# The field of a shape that a sweep varies, and the values it takes.
+SWEEPS: Final = {
+    "steps": (1, 2, 5, 10, 20, 50, 100, 200, 500, 1000, 2000),
+    "batch": (1, 2, 4, 8, 16, 32, 64, 128, 256, 512),
+    "hidden": (32, 64, 128, 256, 512, 1024),
+}
+
+
+def parse(text: str) -> Shape:
+    """A shape from T,B,d,n[,layers][,bi].
+
+    >>> parse("784,100,1,100").steps
+    784
+    """
+    numbers, bidirectional = re.subn(r",bi$", "", text.replace(" ", ""))
+    if not re.fullmatch(r"[1-9]\d*(,[1-9]\d*){3,4}", numbers):
+        raise ValueError(
+            f"{text!r} is not a shape: expected T,B,d,n[,layers][,bi] with whole numbers from 1 "
+            "up, such as 28,100,28,100 or 55,100,2,100,1,bi"
+        )
+    steps, batch, inputs, hidden, *layers = (int(number) for number in numbers.split(","))
+    stacked = layers[0] if layers else 1
+    return Shape(text, steps, batch, inputs, hidden, stacked, bidirectional=bool(bidirectional))
+
+
+def sweep(field: str, base: Shape) -> list[Shape]:
+    """`base` with each value of the field; named by it."""
+    sizes = SWEEPS[field]
+    if field == "steps":
+        return [replace(base, name=f"steps {n}", steps=n) for n in sizes]
+    if field == "batch":
+        return [replace(base, name=f"batch {n}", batch=n) for n in sizes]
+    return [replace(base, name=f"hidden {n}", hidden=n) for n in sizes]
