@@ -25,9 +25,20 @@ def flat(result: Any) -> list[Tensor]:
 def gradients(result: Any, wanted: Iterable[Tensor]) -> list[Tensor]:
     """Of the sum of all outputs weighted at random, the same way for results of one shape."""
     outputs = flat(result)
+    return list(torch.autograd.grad(outputs, list(wanted), cotangents(outputs)))
+
+
+def cotangents(outputs: Iterable[Any]) -> list[Tensor]:
+    """The weights by which `gradients` sums up outputs of these shapes, in float64 or as they."""
     generator = torch.Generator().manual_seed(7)
-    weights = [torch.randn(o.shape, generator=generator, dtype=o.dtype) for o in outputs]
-    return list(torch.autograd.grad(outputs, list(wanted), weights))
+    return [
+        torch.randn(
+            tuple(o.shape),
+            generator=generator,
+            dtype=o.dtype if isinstance(o, Tensor) else torch.float64,
+        )
+        for o in outputs
+    ]
 
 
 def with_gradients(
