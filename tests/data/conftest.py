@@ -14,6 +14,7 @@ from typing import TypeVar
 import pytest
 
 from onegate import data
+from onegate.data.folders import data_folders
 
 Loaded = TypeVar("Loaded")
 
@@ -25,11 +26,13 @@ def session_cache(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def _load(loader: Callable[..., Loaded], cache: Path) -> Loaded:
     with pytest.MonkeyPatch.context() as patch:
+        # Files may come from the user's folders; arrays are parsed anew.
+        patch.setenv("ONEGATE_DATA", str(data_folders()[0]))
         patch.setenv("XDG_CACHE_HOME", str(cache))
         try:
             return loader(download=False)
         except data.MissingDataError as error:
-            pytest.skip(str(error))
+            pytest.skip(str(error).splitlines()[0])
 
 
 @pytest.fixture(scope="session")

@@ -124,6 +124,8 @@ class Slow(dict):
         time.sleep(float(sys.argv[2]))
         yield "second", np.arange(1000) * 2
 
+print("ready", flush=True)
+sys.stdin.readline()
 arrays = parsed("set", 1, ["sum"], Slow)
 print(sorted(arrays), int(arrays["second"][-1]))
 """
@@ -133,6 +135,7 @@ def start(log: Path, seconds: float) -> subprocess.Popen[str]:
     return subprocess.Popen(
         [sys.executable, "-W", "ignore", "-c", SLOW_PARSER, str(log), str(seconds)],
         env={**os.environ, "PYTHONPATH": str(Path(onegate.__file__).parents[1])},
+        stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         text=True,
     )
@@ -141,6 +144,13 @@ def start(log: Path, seconds: float) -> subprocess.Popen[str]:
 def test_processes_at_once_parse_once(cache: Path, tmp_path: Path) -> None:
     log = tmp_path / "log"
     children = [start(log, 0.3) for _ in range(3)]
+    for child in children:
+        assert child.stdout is not None
+        assert child.stdout.readline() == "ready\n"
+    for child in children:
+        assert child.stdin is not None
+        child.stdin.write("go\n")
+        child.stdin.flush()
     outputs = [child.communicate(timeout=120)[0] for child in children]
     assert outputs == ["['first', 'second'] 1998\n"] * 3
     assert log.read_text() == "parsing\n"
@@ -149,6 +159,9 @@ def test_processes_at_once_parse_once(cache: Path, tmp_path: Path) -> None:
 def test_killed_process_leaves_no_half_arrays(cache: Path, tmp_path: Path) -> None:
     log = tmp_path / "log"
     child = start(log, 600)
+    assert child.stdin is not None
+    child.stdin.write("go\n")
+    child.stdin.flush()
     deadline = time.monotonic() + 120
     while not log.exists() and time.monotonic() < deadline:
         time.sleep(0.01)

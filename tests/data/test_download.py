@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import hashlib
+import logging.handlers
 import os
 import signal
 import subprocess
@@ -116,10 +117,21 @@ def test_folder_that_cannot_be_written(mirror: Mirror, tmp_path: Path) -> None:
 def test_plain_line_without_a_terminal(
     mirror: Mirror, tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    level = pooch.get_logger().level
     download(wanted(mirror, "good"), tmp_path)
     assert capfd.readouterr() == ("", "downloading numbers.bin\n")
-    assert pooch.get_logger().level == level
+
+
+def test_pooch_is_silent_for_us_and_not_for_others(mirror: Mirror, tmp_path: Path) -> None:
+    handler = logging.handlers.BufferingHandler(100)
+    logger = pooch.get_logger()
+    logger.addHandler(handler)
+    try:
+        download(wanted(mirror, "good"), tmp_path)
+        assert handler.buffer == []
+        pooch.retrieve(mirror.url("good"), None, "other.bin", tmp_path)
+        assert handler.buffer
+    finally:
+        logger.removeHandler(handler)
 
 
 def test_killed_download_leaves_no_half_file(mirror: Mirror, tmp_path: Path) -> None:

@@ -44,7 +44,7 @@ def stratified_split(
 ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
     """Indices to keep and `held_out` indices to set aside, each class in its proportion.
 
-    Both are sorted. The classes' shares differ from exact proportion by less than one example.
+    Both are sorted. The classes' shares differ from exact proportion by at most one example.
     """
     if not 0 <= held_out <= len(labels):
         raise ValueError(f"held_out is {held_out}, expected 0 to {len(labels)}, the examples there")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import time
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
@@ -59,14 +58,14 @@ def download(
 
 @contextmanager
 def _quiet_pooch() -> Iterator[None]:
-    # Its messages would tear the progress bar apart and repeat what errors say.
+    # Its messages would tear the progress bar apart and repeat what errors say. (It caches its
+    # level for good, so setting another one has no lasting effect.)
     logger = pooch.get_logger()
-    level = logger.level
-    logger.setLevel(logging.WARNING)
+    before, logger.disabled = logger.disabled, True
     try:
         yield
     finally:
-        logger.setLevel(level)
+        logger.disabled = before
 
 
 def _first_good(file: SourceFile, path: Path, downloader: _Resuming) -> Path:
