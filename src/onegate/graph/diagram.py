@@ -11,7 +11,7 @@ from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from onegate.expressions import Graph, Value
+from onegate.expressions import Graph, Map, Value
 
 ACTIVATIONS = {"sigmoid": r"\sigma", "tanh": r"\tanh", "relu": r"\mathrm{ReLU}"}
 _OPERATIONS = {"add": "+", "mul": r"\odot", "sub": "-", "neg": "-"}
@@ -163,12 +163,20 @@ def _parameters(graph: Graph, values: tuple[Value, ...]) -> tuple[str, ...]:
     """Matrices, then peepholes, then biases: W_f, p_f, b_f."""
     maps = [graph.maps[v] for v in values if v in graph.maps]
     leaves = [a for v in values for a in v.args if a.op in _LEAVES]
-    biases = [symbol(m.name.removeprefix("W_")) for m in maps if m.bias]
+    biases = [symbol(m.bias.rpartition(".")[0]) for m in maps if m.bias]
     return (
-        *(symbol(m.name) for m in maps),
+        *(symbol(_matrix(m)) for m in maps),
         *(_leaf(a) for a in leaves),
         *(f"b_{{{index}}}" for index in biases),
     )
+
+
+def _matrix(used: Map) -> str:
+    """The name of a map's matrix: W of more than one vector and of the input, U of h alone."""
+    letter, line, index = used.name.partition("_")
+    if letter == "W" and len(used.operands) == 1:
+        letter = used.weights[0].rpartition(".")[2]
+    return f"{letter}{line}{index}"
 
 
 def _operation(node: Value) -> str:
@@ -192,17 +200,17 @@ def _leaf(value: Value) -> str:
 def _names(graph: Graph) -> Mapping[Value, str]:
     """The names of values as mathtext; a candidate for the state h is the paper's h with a tilde.
 
-    The state is the nearest one that the candidate leads to.
+    A name that means two values, or that of a state for another value, would mislead.
     """
+    claims = Counter(graph.names.values())
+    new = dict(zip(graph.results, graph.unit.states, strict=True))
+    taken = {graph.input.name, *graph.unit.states}
     texts: dict[Value, str] = {}
     for value, name in graph.names.items():
         if name == "candidate":
-            state = min(
-                zip(graph.results, graph.states, strict=True),
-                key=lambda pair: _distance(value, pair[0]),
-            )[1]
-            texts[value] = rf"\tilde{{{symbol(state.name)}}}"
-        else:
+            nearest = min(new, key=lambda result: _distance(value, result))
+            texts[value] = rf"\tilde{{{symbol(new[nearest])}}}"
+        elif claims[name] == 1 and (name not in taken or new.get(value) == name):
             texts[value] = symbol(name)
     return texts
 

@@ -12,7 +12,6 @@ from __future__ import annotations
 import functools
 import math
 import os
-import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
@@ -33,7 +32,7 @@ from onegate.graph.diagram import Box, Diagram, diagram
 from onegate.graph.layout import Layout, Point, Rectangle, Wire, layout
 from onegate.units import get
 
-FORMATS = ("svg", "png")
+_ENDINGS = (".svg", ".png")
 _SETTINGS: dict[Any, Any] = {
     "mathtext.fontset": "stix",
     "font.family": "DejaVu Sans",
@@ -41,7 +40,8 @@ _SETTINGS: dict[Any, Any] = {
     "svg.hashsalt": "onegate",
 }
 
-_TEXT, _SMALL, _TITLE, _SUBTITLE = 15.0, 11.5, 12.0, 9.5
+_TEXT, _SMALL, _SIGN = 15.0, 11.5, 10.0
+_TITLE, _SUBTITLE = 12.0, 9.5
 _LEARNED = (58.0, 42.0)
 _PLAIN = 25.0
 _PORT = 10.0  # the least height of a learned box for each of its inputs
@@ -95,6 +95,11 @@ def draw(*units: Graph | Unit | str, input_size: int = 28, hidden_size: int = 10
     """
     if not units:
         raise ValueError("draw needs at least one unit, for example draw('mgu')")
+    if min(input_size, hidden_size) < 1:
+        raise ValueError(
+            f"sizes are whole numbers from 1 up, got input_size={input_size} and "
+            f"hidden_size={hidden_size}"
+        )
     graphs = [u if isinstance(u, Graph) else trace(get(u), input_size, hidden_size) for u in units]
     theme = DARK if dark else LIGHT
     with mpl.rc_context(_SETTINGS):
@@ -104,22 +109,33 @@ def draw(*units: Graph | Unit | str, input_size: int = 28, hidden_size: int = 10
 
 
 def save(figure: Figure, path: str | os.PathLike[str]) -> None:
-    """Writes a figure as SVG or PNG; the same figure gives the same bytes."""
-    path = Path(path)
+    """Writes a figure as SVG or PNG, by the ending; the same figure gives the same bytes."""
+    path = require_writable(path)
     kind = path.suffix.lower().removeprefix(".")
-    if kind not in FORMATS:
-        raise ValueError(f"{path} should end in .svg or .png, which say how to write the picture")
-    if not path.parent.is_dir():
-        raise FileNotFoundError(f"{path} cannot be written: there is no folder {path.parent}")
     metadata = {"Date": None, "Creator": "onegate"} if kind == "svg" else {"Software": "onegate"}
-    handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=path.name, suffix=f".{kind}")
-    os.close(handle)
+    draft = path.with_name(f".{path.name}.{os.getpid()}.draft")
     try:
         with mpl.rc_context(_SETTINGS):
-            figure.savefig(temporary, format=kind, dpi=200, metadata=metadata)
-        Path(temporary).replace(path)
+            figure.savefig(draft, format=kind, dpi=200, metadata=metadata)
+        draft.replace(path)
     finally:
-        Path(temporary).unlink(missing_ok=True)
+        draft.unlink(missing_ok=True)
+
+
+def require_writable(path: str | os.PathLike[str]) -> Path:
+    """The path of a picture; an error says why none can be written there."""
+    path = Path(path)
+    if path.suffix.lower() not in _ENDINGS:
+        raise ValueError(
+            f"{path} should end in {' or '.join(_ENDINGS)}, which says how to write it"
+        )
+    if not path.parent.is_dir():
+        raise FileNotFoundError(f"{path} cannot be written: there is no folder {path.parent}")
+    if path.is_dir():
+        raise IsADirectoryError(f"{path} cannot be written: it is a folder")
+    if not os.access(path.parent, os.W_OK):
+        raise PermissionError(f"{path} cannot be written: the folder {path.parent} is read-only")
+    return path
 
 
 def _layouts(diagrams: Sequence[Diagram]) -> list[Layout]:
@@ -253,6 +269,7 @@ class _Painter:
                 for piece in _between(points, forks):
                     lines[piece] = max(self._thickness(wire), lines.get(piece, 0.0))
                 self.axes.add_patch(_arrow(*points[-2:], color=colour, lw=0, zorder=4))
+                self._sign(wire)
         order = 2 + source / len(self.boxes)
         for piece, width in lines.items():  # the wires that it crosses are interrupted
             self._stroke(piece, width + 3.4, self.theme.paper, order)
@@ -260,6 +277,15 @@ class _Painter:
             self._stroke(piece, width, colour, order)
         for fork in forks:
             self.axes.add_patch(Circle(fork, 2.7, color=colour, zorder=4, lw=0))
+
+    def _sign(self, wire: Wire) -> None:
+        """Marks what a difference takes from what."""
+        target = self.boxes[wire.target]
+        if target.op == "sub" and len(target.sources) == 2:
+            x, y = self._at(wire.points[-1])
+            along = 8.0 if wire.side == "below" else -8.0
+            corner = (x - 8, y - 6) if wire.side == "left" else (x + 7, y + along)
+            self._centred(corner, "+-"[wire.slot], _SIGN)
 
     def _thickness(self, wire: Wire) -> float:
         highway = self.drawn.highway

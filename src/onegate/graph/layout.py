@@ -18,10 +18,10 @@ Point = tuple[float, float]
 Size = tuple[float, float]
 
 _CANDIDATES, _IMPROVED = 12, 6  # placements that are wired, and those whose wires are improved
-_SEARCHES = 800  # after so many shortest paths no further placement is improved
+_SEARCHES = 1000  # shortest paths after which wiring, and improving, comes to an end
 _ROW, _MOVED = 4.0, 0.5  # the cost of a row, and of a row between an old state and the new one
 _LANE = 9.0  # between parallel wires
-_LEAVE, _ENTER = 7.0, 13.0  # from a box to the first lane, and from the last lane to an arrow's end
+_LEAVE, _ENTER = 9.0, 13.0  # from a box to the first lane, and from the last lane to an arrow's end
 _BETWEEN_ROWS = 9.0
 _PORTS = 13.0  # between two ports of a box, where there is room
 
@@ -77,11 +77,11 @@ def layout(diagram: Diagram, size: Callable[[Box], Size], label: Callable[[Box],
 
 def _best_routes(diagram: Diagram) -> Routes:
     """The wires that are easiest to follow, among those of some placements."""
-    laid = [
-        Routes(framed, rows)
-        for framed in (frame(diagram, spare) for spare in (0, 1))
-        for rows in placements(framed, _CANDIDATES)
-    ]
+    laid: list[Routes] = []
+    for framed in (frame(diagram, spare) for spare in (0, 1)):
+        for rows in placements(framed, _CANDIDATES):
+            if sum(routes.searches for routes in laid) < _SEARCHES:
+                laid.append(Routes(framed, rows))
 
     def cost(routes: Routes) -> float:
         rows = routes.grid.rows
@@ -93,7 +93,7 @@ def _best_routes(diagram: Diagram) -> Routes:
     improved: list[Routes] = []
     for routes in sorted(laid, key=cost)[:_IMPROVED]:
         if sum(done.searches for done in improved) < _SEARCHES:
-            improved.append(routes.improve())
+            improved.append(routes.improve(_SEARCHES))
     return min(improved, key=cost)
 
 
@@ -136,14 +136,14 @@ class _Geometry:
                     x[k] = edge
                     edge += _LANE
                 edge += _ENTER - _LANE * bool(lanes)
-            width = max(w for w, _ in self._sizes_on(layer=layer))
+            width = self._width(layer)
             x[column] = edge + width / 2
             edge += width
         return x
 
     def _leaving(self, layer: int) -> float:
         """Room after a layer for the names of its outputs, where a box fills its layer."""
-        column = max(w for w, _ in self._sizes_on(layer=layer))
+        column = self._width(layer)
         over = [
             label - (column - self.sizes[place][0]) / 2
             for place, label in enumerate(self.labels)
@@ -155,10 +155,7 @@ class _Geometry:
         """The y of the middle of each row, and of each lane that carries a horizontal wire."""
         height = self.grid.height
         used = {node % height for net in self.nets for node, b in net.bits.items() if b & ALONG}
-        heights = [
-            max((h for _, h in self._sizes_on(row=row)), default=0.0)
-            for row in range(self.frame.rows + 1)
-        ]
+        heights = [self._height(row) for row in range(self.frame.rows + 1)]
         y: dict[int, float] = {}
         edge = -heights[0] / 2
         for row, tall in enumerate(heights):
@@ -171,10 +168,13 @@ class _Geometry:
             edge += (_BETWEEN_ROWS - _LANE) * bool(lanes)
         return y
 
-    def _sizes_on(self, layer: int | None = None, row: int | None = None) -> Iterator[Size]:
-        for place, size in enumerate(self.sizes):
-            if self.frame.layers[place] == layer or self.grid.rows[place] == row:
-                yield size
+    def _width(self, layer: int) -> float:
+        pairs = zip(self.sizes, self.frame.layers, strict=True)
+        return max((width for (width, _), at in pairs if at == layer), default=0.0)
+
+    def _height(self, row: int) -> float:
+        pairs = zip(self.sizes, self.grid.rows, strict=True)
+        return max((height for (_, height), at in pairs if at == row), default=0.0)
 
     def _rectangle(self, place: int) -> Rectangle:
         x = self.x[self.grid.column(self.frame.layers[place])]

@@ -82,11 +82,17 @@ class Routes:
         """What the wires cost to the eye: length, bends and crossings."""
         return sum(net.cost for net in self.nets.values()) + _CROSSING * self.crossings
 
-    def improve(self) -> Routes:
-        """Lays single nets, and pairs that cross, again as long as the whole gets better."""
+    def improve(self, searches: int) -> Routes:
+        """Lays single nets and pairs again as long as the whole gets better.
+
+        searches: the number of shortest paths after which no further attempt is made.
+        """
+        last = self.searches + searches
         done: set[tuple[int, ...]] = set()
         while groups := [group for group in self._groups() if group not in done]:
             for group in groups:
+                if self.searches > last:
+                    return self
                 before = self.cost
                 self._try_again(group)
                 if self.cost < before - _LEAST:
