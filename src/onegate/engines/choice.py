@@ -76,8 +76,15 @@ def _unavailable(graph: Graph, x: Tensor, directions: Sequence[Direction]) -> st
         return f"the fused engine computes in float32 and float64, the input is {x.dtype}"
     if torch.is_autocast_enabled("cpu"):
         return "autocast is on"
-    if torch._C._functorch.peek_interpreter_stack() is not None:
+    if _transformed():
         return "a torch.func transform (vmap, grad, jvp, ...) is active"
     if forward_ad._current_level >= 0:
         return "forward-mode differentiation is active"
     return fused.unavailable(graph, x, directions)
+
+
+# torch.compile takes the stack for an object even where it is empty: it is to look while it traces.
+@torch.compiler.assume_constant_result  # type: ignore[untyped-decorator]
+def _transformed() -> bool:
+    """Whether a torch.func transform is active."""
+    return torch._C._functorch.peek_interpreter_stack() is not None

@@ -29,14 +29,27 @@ SPLIT = {"auto": 0, "rows": 1, "columns": 2}
 
 def unavailable(graph: Graph, x: Tensor, directions: Sequence[Direction]) -> str | None:  # noqa: ARG001
     """Why this engine cannot run here, or None."""
+    problem: str | None = _problem()
+    return problem
+
+
+# torch.compile is to call these two while it traces and take what they return: followed into, it
+# would trace the loading of the library and the making of programs.
+@torch.compiler.assume_constant_result  # type: ignore[untyped-decorator]
+def _problem() -> str | None:
     return library().problem
+
+
+@torch.compiler.assume_constant_result  # type: ignore[untyped-decorator]
+def _key_of(graph: Graph) -> str:
+    return _key(graph)
 
 
 def run(
     graph: Graph, x: Tensor, directions: Sequence[Direction], lengths: Tensor | None
 ) -> tuple[Tensor, tuple[tuple[Tensor, ...], ...]]:
     """As `reference.run`: outputs (T, B, D * n), and per direction the last states (B, size)."""
-    key = _key(graph)
+    key = _key_of(graph)
     parameters = [p for d in directions for p in d.parameters.values()]
     starts = [d.start[0] if len(d.start) == 1 else torch.cat(d.start, -1) for d in directions]
     start = starts[0].unsqueeze(0) if len(starts) == 1 else torch.stack(starts)

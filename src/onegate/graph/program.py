@@ -282,7 +282,7 @@ class _Assembler:
         temp_of: dict[Term, int] = {}
 
         def release(operands: tuple[Term, ...], now: int) -> None:
-            for o in set(operands):
+            for o in dict.fromkeys(operands):
                 if o in temp_of and last_use[o] == now:
                     free.setdefault(o.size or 0, []).append(temp_of.pop(o))
 
