@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import os
 import sys
 from collections.abc import Callable
@@ -80,8 +81,7 @@ def _jax(threads: int) -> Any:
     """The module, on the CPU and with so many threads where it has not started yet."""
     if "jax" not in sys.modules:
         os.environ[_THREADS_VARIABLE] = str(threads)
-    import jax
-
+    jax = importlib.import_module("jax")
     jax.config.update("jax_platforms", "cpu")
     return jax
 

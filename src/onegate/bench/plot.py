@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import io
 from pathlib import Path
-from typing import Any
-
-from matplotlib.figure import Figure
+from typing import TYPE_CHECKING, Any
 
 from onegate import files
 from onegate.bench.compare import KINDS, Kind, Outcome, Sweep
 from onegate.bench.report import Report
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
 
 FORMATS = ("png", "svg", "pdf")
 
@@ -34,6 +35,8 @@ def write_plot(report: Report, path: Path) -> None:
 
 def draw(report: Report) -> Figure:
     """The picture."""
+    from matplotlib.figure import Figure  # takes longer than most commands
+
     rows: list[Outcome | Sweep] = [*report.outcomes, *report.sweeps]
     heights = [_height(row) for row in rows]
     figure = Figure(figsize=(11, sum(heights)), layout="constrained")
