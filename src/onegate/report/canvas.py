@@ -1,0 +1,133 @@
+"""One look for all figures: size, fonts, colours; and their forms as SVG and PNG.
+
+The same lines come out for the same content: no dates, no random identifiers.
+"""
+
+from __future__ import annotations
+
+import html
+import io
+import re
+from collections.abc import Mapping
+from contextlib import AbstractContextManager
+from dataclasses import dataclass
+from types import MappingProxyType
+from typing import Any
+
+import matplotlib
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+
+
+@dataclass(frozen=True)
+class Color:
+    """A colour: its value on white, and the name of the page's variable for light and dark."""
+
+    light: str
+    variable: str
+
+
+INK = Color("#1c2126", "--ink")
+MUTED = Color("#5b6570", "--muted")
+RULE = Color("#dde1e5", "--rule")
+_WHITE = "#ffffff"
+
+# Apart for every common kind of colour vision when taken in this order.
+_SERIES = tuple(
+    Color(light, f"--series-{number}")
+    for number, light in enumerate(
+        ("#0b5cad", "#c2490a", "#1a7f4b", "#8438c9", "#a87900", "#c81e6e", "#0a7e86", "#6e6259")
+    )
+)
+_UNITS: Mapping[str, Color] = MappingProxyType({"mgu": _SERIES[0], "gru": _SERIES[1]})
+
+# Narrow enough that the text is still readable when a phone shows the whole width.
+_WIDTH = 5.0
+_STYLE: Mapping[str, Any] = MappingProxyType(
+    {
+        "font.size": 9.5,
+        "font.family": "DejaVu Sans",
+        "svg.fonttype": "none",
+        "text.color": INK.light,
+        "axes.labelcolor": INK.light,
+        "axes.edgecolor": MUTED.light,
+        "axes.grid": True,
+        "axes.axisbelow": True,
+        "axes.spines.top": False,
+        "axes.spines.right": False,
+        "axes.linewidth": 0.8,
+        "axes.facecolor": "none",
+        "figure.facecolor": "none",
+        "grid.color": RULE.light,
+        "grid.linewidth": 0.8,
+        "xtick.color": MUTED.light,
+        "ytick.color": MUTED.light,
+        "legend.frameon": False,
+        "legend.fontsize": 9,
+        "lines.linewidth": 1.8,
+        "lines.markersize": 5,
+        "figure.constrained_layout.use": True,
+        "axes.unicode_minus": True,
+    }
+)
+
+
+def style() -> AbstractContextManager[None]:
+    """The look; figures are made and saved inside this `with` block."""
+    settings: dict[Any, Any] = dict(_STYLE)
+    return matplotlib.rc_context(settings)
+
+
+def new(height: float) -> tuple[Figure, Axes]:
+    """A figure of the common width with one pair of axes."""
+    figure = Figure(figsize=(_WIDTH, height))
+    return figure, figure.subplots()
+
+
+def colors(units: list[str]) -> dict[str, Color]:
+    """A colour for each unit; MGU and GRU have theirs everywhere."""
+    free = [color for color in _SERIES if color not in _UNITS.values()]
+    others = [unit for unit in dict.fromkeys(units) if unit not in _UNITS]
+    given = {unit: free[position % len(free)] for position, unit in enumerate(others)}
+    return {unit: _UNITS.get(unit) or given[unit] for unit in units}
+
+
+def legend_below(figure: Figure, axes: Axes, columns: int = 2) -> None:
+    """The legend under the axes, where it covers nothing."""
+    handles, labels = axes.get_legend_handles_labels()
+    if handles:
+        figure.legend(handles, labels, loc="outside lower center", ncols=columns)
+
+
+def svg(figure: Figure, name: str) -> str:
+    """The figure as a file of its own, on white; the name makes its identifiers."""
+    file = io.StringIO()
+    with matplotlib.rc_context({"svg.hashsalt": name}):
+        metadata = {"Date": None, "Creator": None}
+        figure.savefig(file, format="svg", facecolor=_WHITE, metadata=metadata)
+    return "".join(f"{line.rstrip()}\n" for line in file.getvalue().splitlines())
+
+
+def inline(svg: str, name: str, alt: str) -> str:
+    """An SVG file as an element of a page, in the page's colours, scaling with its box.
+
+    name: sets its identifiers apart from those of the page's other figures.
+    """
+    text = svg[svg.index("<svg") :]
+    text = re.sub(r"<metadata>.*?</metadata>\s*", "", text, flags=re.DOTALL)
+    text = re.sub(r'\bid="', f'id="{name}-', text)
+    text = re.sub(r'(url\(|href=")#', rf"\1#{name}-", text)
+    text = text.replace(_WHITE, "none")
+    for color in (INK, MUTED, RULE, *_SERIES):
+        text = text.replace(color.light, f"var({color.variable})")
+    box = re.search(r'viewBox="[^"]*"', text)
+    assert box is not None
+    head = f'<svg {box[0]} role="img" aria-label="{html.escape(alt)}">'
+    return head + text[text.index(">") + 1 :].strip()
+
+
+def png(figure: Figure) -> bytes:
+    """The figure as pixels, on white."""
+    file = io.BytesIO()
+    figure.savefig(file, format="png", dpi=200, facecolor=_WHITE, metadata={"Software": None})
+    return file.getvalue()

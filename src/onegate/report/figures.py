@@ -1,0 +1,88 @@
+"""The figures of a report, in all their forms."""
+
+from __future__ import annotations
+
+import csv
+import io
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from onegate.report import canvas, plots
+from onegate.report.groups import Group, labels
+from onegate.report.plots import Plot
+from onegate.report.subjects import SUBJECTS
+
+
+@dataclass(frozen=True)
+class Figure:
+    """A figure: a file on its own and an element of a page.
+
+    name: of its files. alt: what is to be seen, in words. inline: the SVG element. data: what was
+        drawn, as CSV.
+    """
+
+    task: str
+    name: str
+    caption: str
+    alt: str
+    svg: str
+    inline: str
+    png: bytes
+    data: str
+
+
+def draw(groups: Sequence[Group]) -> list[Figure]:
+    """Every figure that these groups give, in the order of the page."""
+    found = []
+    with canvas.style():
+        for same in _belonging_together(groups):
+            for kind in (plots.over_training, plots.over_sizes, plots.ranking):
+                plot = kind(same)
+                if plot is not None:
+                    found.append(_finished(plot))
+    return found
+
+
+def _belonging_together(groups: Sequence[Group]) -> list[list[Group]]:
+    """One list for each task, recipe and clock: what one pair of axes can show."""
+    found: dict[tuple[str, str, bool], list[Group]] = {}
+    for group in groups:
+        flows = group.recipe.clock == "flow_time"
+        found.setdefault((group.task, group.recipe.name, flows), []).append(group)
+    return list(found.values())
+
+
+def _finished(plot: Plot) -> Figure:
+    name, alt = _name(plot), _alt(plot.groups)
+    svg = canvas.svg(plot.figure, name)
+    data = io.StringIO()
+    csv.writer(data, lineterminator="\n").writerows(plot.rows)
+    return Figure(
+        task=plot.groups[0].task,
+        name=name,
+        caption=plot.caption,
+        alt=alt,
+        svg=svg,
+        inline=canvas.inline(svg, name, alt),
+        png=canvas.png(plot.figure),
+        data=data.getvalue(),
+    )
+
+
+def _name(plot: Plot) -> str:
+    recipe = plot.groups[0].recipe
+    on_a_clock_of_its_own = recipe.clock == "flow_time" and recipe.name != "flow"
+    clock = ["flow"] if on_a_clock_of_its_own else []
+    return "-".join([recipe.task, recipe.name, *clock, plot.kind])
+
+
+def _alt(groups: Sequence[Group]) -> str:
+    """The end results in words."""
+    said = []
+    for group, label in zip(groups, labels(groups), strict=True):
+        stated = group.published()
+        paper = f" (paper: {stated.printed})" if stated else ""
+        said.append(f"{label}: {group.metric.text(group.value)}{paper}")
+    subject = SUBJECTS[groups[0].task]
+    recipe = groups[0].recipe.name
+    return f"{subject.title}, recipe {recipe}, test {subject.metric.label}. {'; '.join(said)}."

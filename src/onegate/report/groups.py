@@ -1,0 +1,190 @@
+"""Runs that differ in their seed alone, taken together."""
+
+from __future__ import annotations
+
+import json
+import statistics
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+from onegate import recipes
+from onegate.recipes import RECIPES, Recipe
+from onegate.report import published
+from onegate.report.published import Published
+from onegate.report.subjects import SUBJECTS, Metric
+from onegate.results import Run
+
+# The paper's two come first, its baseline before its proposal, as in its tables.
+PAPER_UNITS = ("gru", "mgu")
+# Told apart in columns of their own, not among the changes.
+_IN_COLUMNS = ("unit", "seed", "reasons", "model.hidden_size")
+
+
+@dataclass(frozen=True, eq=False)
+class Group:
+    """Finished runs of one recipe, by seed."""
+
+    runs: tuple[Run, ...]
+
+    @property
+    def recipe(self) -> Recipe:
+        """The recipe of the first run; the others differ from it in the seed."""
+        return self.runs[0].recipe
+
+    @property
+    def task(self) -> str:
+        """The task's name."""
+        return self.recipe.task
+
+    @property
+    def unit(self) -> str:
+        """The unit's name."""
+        return self.recipe.unit
+
+    @property
+    def hidden_size(self) -> int:
+        """How many hidden units a layer has."""
+        return self.recipe.model.hidden_size
+
+    @property
+    def metric(self) -> Metric:
+        """What the task is judged by."""
+        return SUBJECTS[self.task].metric
+
+    @property
+    def quantity(self) -> str:
+        """The result that counts, such as `test_accuracy`."""
+        return f"test_{self.metric.name}"
+
+    @property
+    def seeds(self) -> tuple[int, ...]:
+        """Every seed, one a run."""
+        return tuple(run.recipe.seed for run in self.runs)
+
+    def values(self, quantity: str) -> list[float]:
+        """One value a run, of the runs that have it."""
+        return [float(run.result[quantity]) for run in self.runs if quantity in run.result]
+
+    def mean(self, quantity: str) -> float | None:
+        """Mean over seeds; None if no run has the quantity."""
+        values = self.values(quantity)
+        return statistics.fmean(values) if values else None
+
+    def spread(self, quantity: str) -> float | None:
+        """Standard deviation over seeds; None for a single one."""
+        values = self.values(quantity)
+        return statistics.stdev(values) if len(values) > 1 else None
+
+    @property
+    def value(self) -> float:
+        """Mean over seeds of the result that counts."""
+        return statistics.fmean(self.values(self.quantity))
+
+    def published(self, quantity: str | None = None) -> Published | None:
+        """The paper's value for this task, unit and number of hidden units."""
+        return published.find(self.task, self.unit, self.hidden_size, quantity or self.quantity)
+
+    @cached_property
+    def changes(self) -> tuple[tuple[str, Any, Any], ...]:
+        """Where the runs differ from the recipe of that name: field, there, here."""
+        try:
+            named = recipes.recipe(self.task, self.recipe.name, self.unit)
+        except ValueError:  # a unit or a recipe that is not registered here
+            return ()
+        pairs = zip(recipes.values(named), recipes.values(self.recipe), strict=True)
+        return tuple(
+            (path, there, here)
+            for (path, there), (_, here) in pairs
+            if there != here and path not in _IN_COLUMNS
+        )
+
+    @property
+    def away_from_size(self) -> int:
+        """How far the number of hidden units is from that of the recipe of that name."""
+        named = recipes.recipe(self.task, self.recipe.name, "mgu")
+        return abs(self.hidden_size - named.model.hidden_size)
+
+
+def display(unit: str) -> str:
+    """A unit's name for reading: acronyms in capitals, variants as registered.
+
+    >>> display("mgu"), display("mgu_gate_after")
+    ('MGU', 'mgu_gate_after')
+    """
+    return unit.upper() if unit in ("mgu", "gru", "lstm", "irnn", "scrn") else unit
+
+
+def grouped(runs: Iterable[Run]) -> list[Group]:
+    """The runs by recipe, in the order in which a page shows them."""
+    by_recipe: dict[str, list[Run]] = {}
+    for run in runs:
+        content = {
+            name: value
+            for name, value in recipes.to_json(run.recipe).items()
+            if name not in ("seed", "reasons")
+        }
+        by_recipe.setdefault(json.dumps(content, sort_keys=True), []).append(run)
+    groups = [
+        Group(tuple(sorted(same, key=lambda r: (r.recipe.seed, str(r.folder)))))
+        for same in by_recipe.values()
+    ]
+    return sorted(groups, key=_order)
+
+
+def _order(group: Group) -> tuple[Any, ...]:
+    names = list(RECIPES[group.task])
+    name = group.recipe.name
+    return (
+        list(SUBJECTS).index(group.task),
+        names.index(name) if name in names else len(names),
+        name,
+        len(group.changes),
+        json.dumps([(path, here) for path, _, here in group.changes], default=str),
+        PAPER_UNITS.index(group.unit) if group.unit in PAPER_UNITS else len(PAPER_UNITS),
+        group.unit,
+        group.hidden_size,
+        json.dumps(recipes.to_json(group.recipe), sort_keys=True),
+    )
+
+
+def closest(groups: Sequence[Group], unit: str, names: Sequence[str]) -> Group | None:
+    """The group that stands for a unit, of the named recipes.
+
+    At a size that the paper has, at the recipe's own size if possible, with the fewest changes.
+    The result plays no part in it.
+    """
+    candidates = [g for g in groups if g.unit == unit and g.recipe.name in names]
+
+    def distance(group: Group) -> tuple[Any, ...]:
+        return (
+            group.published() is None,
+            len(group.changes),
+            names.index(group.recipe.name),
+            group.away_from_size,
+            _order(group),
+        )
+
+    return min(candidates, key=distance, default=None)
+
+
+def labels(groups: Sequence[Group]) -> list[str]:
+    """What tells the groups apart: the unit; the size if it differs; changes if they differ."""
+    sizes = {group.hidden_size for group in groups}
+    changed = sorted({path for group in groups for path, _, _ in group.changes})
+    told = [path for path in changed if len({str(_value(g, path)) for g in groups}) > 1]
+    return [
+        ", ".join(
+            [
+                display(group.unit),
+                *([f"{group.hidden_size} units"] if len(sizes) > 1 else []),
+                *(f"{path.rpartition('.')[2]} {_value(group, path)}" for path in told),
+            ]
+        )
+        for group in groups
+    ]
+
+
+def _value(group: Group, path: str) -> Any:
+    return dict(recipes.values(group.recipe))[path]

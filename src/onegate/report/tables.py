@@ -1,0 +1,322 @@
+"""The tables of the page: what was measured beside what was published."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from onegate import units
+from onegate.graph.properties import STATED_COUNTS
+from onegate.report.groups import PAPER_UNITS, Group, closest, display
+from onegate.report.markup import Column, Markup, Table, count, escaped, joined, number, tag
+from onegate.report.published import TABLE_2_SIZES, Published, find
+from onegate.report.subjects import SUBJECTS, Metric
+from onegate.results import ComparedUnit, Comparison
+
+NONE = "\N{EN DASH}"
+# The recipes that stand for the paper's own runs.
+AS_PUBLISHED = ("paper", "flow")
+_TASK_OF_COUNT = {"penn treebank": "ptb"}
+
+
+def measured(group: Group, quantity: str, metric: Metric) -> str:
+    """Mean and spread over seeds of a result."""
+    mean = group.mean(quantity)
+    return NONE if mean is None else number(mean, metric.text(mean, group.spread(quantity)))
+
+
+def stated(published: Published | None) -> str:
+    """The paper's value, as printed, with its place."""
+    if published is None:
+        return NONE
+    return tag("data", published.printed, value=repr(published.value), title=published.place)
+
+
+def difference(group: Group | None, quantity: str, metric: Metric) -> str:
+    """Measured minus published, marked as better or worse if it is more than the spread."""
+    if group is None:
+        return NONE
+    published, mean = group.published(quantity), group.mean(quantity)
+    if published is None or mean is None:
+        return NONE
+    value = mean - published.value
+    kind = "better" if metric.is_better(value) else "worse"
+    told = abs(value) > (group.spread(quantity) or 0.0)
+    return number(value, metric.difference(value), class_=kind if told else None)
+
+
+def at_a_glance(groups: Sequence[Group]) -> Table:
+    """The paper's two units on every task: as published, as measured, and tuned."""
+    rows: list[list[str]] = []
+    for subject in SUBJECTS.values():
+        ours = [g for g in groups if g.task == subject.task]
+        metric = subject.metric
+        quantity = f"test_{metric.name}"
+        for unit in PAPER_UNITS if ours else ():
+            group = closest(ours, unit, AS_PUBLISHED)
+            tuned = closest(ours, unit, ("tuned",))
+            size = (group or tuned or ours[0]).hidden_size
+            rows.append(
+                [
+                    tag("a", f"{subject.title}, {display(unit)}", href=f"#{subject.task}"),
+                    metric.label,
+                    stated(find(subject.task, unit, size, quantity)),
+                    _marked(group, measured(group, quantity, metric)) if group else NONE,
+                    difference(group, quantity, metric),
+                    _marked(tuned, measured(tuned, quantity, metric)) if tuned else NONE,
+                ]
+            )
+    return Table(
+        "Results on the test sets",
+        [
+            Column("task and unit", numeric=False),
+            Column("metric", numeric=False),
+            Column("paper"),
+            Column("measured"),
+            Column("difference"),
+            Column("tuned"),
+        ],
+        rows,
+    )
+
+
+def _marked(group: Group, text: str) -> Markup:
+    """A dagger where the runs are not the recipe as it stands."""
+    return joined(text, tag("sup", "†")) if group.changes else escaped(text)
+
+
+def results(groups: Sequence[Group]) -> Table:
+    """All runs of one task, by recipe, unit and size."""
+    metric = groups[0].metric
+    with_valid = metric.name == "perplexity"
+    rows: list[list[str]] = []
+    for group in groups:
+        row: list[str] = [
+            joined(group.recipe.name, _changes(group)),
+            display(group.unit),
+            count(group.hidden_size),
+            count(len(group.runs)),
+        ]
+        if with_valid:
+            row.append(measured(group, f"valid_{metric.name}", metric))
+        row += [
+            measured(group, group.quantity, metric),
+            stated(group.published()),
+            difference(group, group.quantity, metric),
+            _seconds(group.mean("seconds_per_epoch")),
+            _count(group, "parameters"),
+            _count(group, "parameters_paper"),
+        ]
+        rows.append(row)
+    points = " (points)" if metric.sign else ""
+    return Table(
+        f"Results: {metric.label} on the test set, mean \N{PLUS-MINUS SIGN} deviation over seeds. "
+        f"{metric.direction}",
+        [
+            Column("recipe", numeric=False),
+            Column("unit", numeric=False),
+            Column("hidden units"),
+            Column("seeds"),
+            *([Column(f"validation {metric.label}")] if with_valid else []),
+            Column(f"test {metric.label}"),
+            Column("paper"),
+            Column(f"difference{points}"),
+            Column("s / epoch"),
+            Column("parameters"),
+            Column("as the paper counts"),
+        ],
+        rows,
+    )
+
+
+def _changes(group: Group) -> Markup:
+    """What was changed in the recipe, below its name."""
+    if not group.changes:
+        return Markup()
+    said = [f"{path} {_plain(here)} (not {_plain(there)})" for path, there, here in group.changes]
+    return tag("span", f"but {', '.join(said)}", class_="changes")
+
+
+def _plain(value: Any) -> str:
+    if isinstance(value, Mapping):
+        return json.dumps(dict(value))
+    return f"{value:,}" if isinstance(value, int) and not isinstance(value, bool) else f"{value}"
+
+
+def _seconds(value: float | None) -> str:
+    return (
+        NONE if value is None else number(value, f"{value:.3g}" if value < 100 else f"{value:.0f}")
+    )
+
+
+def _count(group: Group, quantity: str) -> str:
+    value = group.runs[0].result.get(quantity)
+    return NONE if value is None else count(int(value))
+
+
+def comparison(compared: Comparison) -> Table:
+    """A comparison as `onegate compare` stored it."""
+    metric = SUBJECTS[compared.task].metric
+    rows: list[list[str]] = []
+    for unit in compared.units:
+        published = find(compared.task, unit.unit, unit.hidden_size, compared.metric)
+        several = len(unit.metric_values) > 1
+        rows.append(
+            [
+                display(unit.unit),
+                count(unit.hidden_size),
+                count(len(unit.metric_values)),
+                number(unit.mean, metric.text(unit.mean, unit.spread if several else None)),
+                stated(published),
+                _seconds(unit.seconds_per_epoch),
+                count(unit.parameters),
+                NONE if unit.parameters_paper is None else count(unit.parameters_paper),
+            ]
+        )
+    return Table(
+        f"Compared at equal {compared.match}, recipe {compared.recipe}; times were taken in turns",
+        [
+            Column("unit", numeric=False),
+            Column("hidden units"),
+            Column("seeds"),
+            Column(compared.metric.replace("_", " ")),
+            Column("paper"),
+            Column("s / epoch"),
+            Column("parameters"),
+            Column("as the paper counts"),
+        ],
+        rows,
+    )
+
+
+def table_2(groups: Sequence[Group]) -> Table:
+    """The paper's Table 2 with ours beside, from the recipe `paper`."""
+    metric = SUBJECTS["ptb"].metric
+    rows: list[list[str]] = []
+    for size in TABLE_2_SIZES:
+        row: list[str] = [count(size)]
+        same_size = [g for g in groups if g.task == "ptb" and g.hidden_size == size]
+        ours = {unit: closest(same_size, unit, ("paper",)) for unit in PAPER_UNITS}
+        for quantity in ("seconds_per_epoch", "valid_perplexity", "test_perplexity"):
+            for unit in PAPER_UNITS:
+                row.append(stated(find("ptb", unit, size, quantity)))
+                row.append(_own(ours[unit], quantity, metric))
+        rows.append(row)
+    pairs = [
+        Column(heading)
+        for _ in range(3)
+        for unit in PAPER_UNITS
+        for heading in (f"{display(unit)} paper", "ours")
+    ]
+    return Table(
+        "The paper's Table 2: Penn TreeBank by number of hidden units",
+        [Column("hidden units", numeric=False), *pairs],
+        rows,
+        over=[("", 1), ("s / epoch", 4), ("validation perplexity", 4), ("test perplexity", 4)],
+    )
+
+
+def _own(group: Group | None, quantity: str, metric: Metric) -> str:
+    if group is None:
+        return NONE
+    if quantity == "seconds_per_epoch":
+        return _seconds(group.mean(quantity))
+    return _marked(group, measured(group, quantity, metric))
+
+
+def parameters() -> Table:
+    """Every parameter count that the paper states of its two units, in its way and exactly."""
+    rows: dict[tuple[str, int], dict[str, list[str]]] = {}
+    for one in STATED_COUNTS:
+        task = _TASK_OF_COUNT.get(one.task, one.task.replace(" ", "_"))
+        papers = one.papers(units.get(one.unit))
+        counts = [one.stated, papers, one.ours(units.get(one.unit))]
+        cells = [NONE if value is None else count(value) for value in counts]
+        rows.setdefault((task, one.hidden_size), {})[one.unit] = cells
+    return Table(
+        "Parameters of the hidden units",
+        [
+            Column("task", numeric=False),
+            Column("hidden units"),
+            *[
+                Column(heading)
+                for _ in PAPER_UNITS
+                for heading in ("stated", "counted so", "exact")
+            ],
+        ],
+        [
+            [SUBJECTS[task].title, count(size), *by_unit["gru"], *by_unit["mgu"]]
+            for (task, size), by_unit in rows.items()
+        ],
+        over=[("", 2), ("GRU", 3), ("MGU", 3)],
+    )
+
+
+def times(groups: Sequence[Group], comparisons: Sequence[Comparison]) -> Table:
+    """Time per epoch of MGU over that of GRU, beside the paper's ratio."""
+    rows: list[list[str]] = []
+    for task, subject in SUBJECTS.items():
+        measured_pairs = _pairs_in_turns(task, comparisons) or _pairs_of_runs(task, groups)
+        for recipe, size, gru, mgu, how in measured_pairs:
+            published = [find(task, unit, size, "seconds_per_epoch") for unit in PAPER_UNITS]
+            ratio = NONE
+            if published[0] and published[1]:
+                value = published[1].value / published[0].value
+                ratio = number(value, f"{value:.2f}")
+            rows.append(
+                [
+                    joined(subject.title, tag("span", recipe, class_="changes")),
+                    count(size),
+                    *map(stated, published),
+                    ratio,
+                    _seconds(gru),
+                    _seconds(mgu),
+                    number(mgu / gru, f"{mgu / gru:.2f}"),
+                    how,
+                ]
+            )
+    return Table(
+        "Seconds per epoch, and MGU's as a share of GRU's",
+        [
+            Column("task and recipe", numeric=False),
+            Column("hidden units"),
+            *[Column(heading) for _ in range(2) for heading in ("GRU", "MGU", "MGU / GRU")],
+            Column("how", numeric=False),
+        ],
+        rows,
+        over=[("", 2), ("paper", 3), ("measured", 3), ("", 1)],
+    )
+
+
+_Pair = tuple[str, int, float, float, str]
+
+
+def _pairs_in_turns(task: str, comparisons: Sequence[Comparison]) -> list[_Pair]:
+    found: list[_Pair] = []
+    for compared in comparisons:
+        by_unit: dict[str, ComparedUnit] = {unit.unit: unit for unit in compared.units}
+        if compared.task != task or not set(PAPER_UNITS) <= set(by_unit):
+            continue
+        gru, mgu = (by_unit[unit] for unit in PAPER_UNITS)
+        if gru.hidden_size == mgu.hidden_size:
+            found.append(
+                (compared.recipe, gru.hidden_size, gru.seconds_per_epoch, mgu.seconds_per_epoch,
+                 "in turns")
+            )  # fmt: skip
+    return found
+
+
+def _pairs_of_runs(task: str, groups: Sequence[Group]) -> list[_Pair]:
+    """Pairs of groups that differ in the unit alone."""
+    found: list[_Pair] = []
+    seconds = {
+        (g.unit, g.recipe.name, g.hidden_size, str(g.changes)): g.mean("seconds_per_epoch")
+        for g in groups
+        if g.task == task
+    }
+    for (unit, recipe, size, changes), mgu in seconds.items():
+        gru = seconds.get(("gru", recipe, size, changes))
+        if unit == "mgu" and gru and mgu:
+            found.append((recipe, size, gru, mgu, "whole runs"))
+    return found
