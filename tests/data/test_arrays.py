@@ -33,7 +33,7 @@ def test_parsed_once_and_mapped_read_only(cache: Path) -> None:
         assert sorted(arrays) == ["numbers", "words"]
         assert np.array_equal(arrays["numbers"], np.arange(1000))
         assert arrays["words"].shape == (2, 0)
-        assert isinstance(arrays["numbers"], np.memmap)
+        assert isinstance(arrays["numbers"].base, np.memmap)
         assert not arrays["numbers"].flags.writeable
     assert parser.calls == 1
     (folder,) = kept_arrays("set")

@@ -31,7 +31,7 @@ def test_real_pixels(real_mnist: Mnist) -> None:
 
 
 def test_real_arrays_are_mapped_and_read_only(real_mnist: Mnist) -> None:
-    assert isinstance(real_mnist.train.images, np.memmap)
+    assert isinstance(real_mnist.train.images.base, np.memmap)
     with pytest.raises(ValueError, match="read-only"):
         real_mnist.train.images[0] = 0
 

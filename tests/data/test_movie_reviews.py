@@ -162,7 +162,7 @@ def test_real_counts(real_imdb: Imdb) -> None:
         assert part.words.lengths.min() == fewest
         assert part.words.lengths.max() == most
         assert set(np.unique(part.ratings)) == {1, 2, 3, 4, 7, 8, 9, 10}
-        assert isinstance(part.texts.values, np.memmap)
+        assert isinstance(part.texts.values.base, np.memmap)
 
 
 def bags(texts: Ragged, size: int) -> tuple[np.ndarray, np.ndarray]:

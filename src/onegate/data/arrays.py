@@ -41,7 +41,9 @@ def parsed(
     if not _is_whole(folder):
         _keep(folder, parse)
     return {
-        file.stem: np.load(file, mmap_mode="r", allow_pickle=False) for file in folder.glob("*.npy")
+        # asarray drops the subclass of mapped arrays, which slows down every small slice.
+        file.stem: np.asarray(np.load(file, mmap_mode="r", allow_pickle=False))
+        for file in folder.glob("*.npy")
     }
 
 

@@ -50,10 +50,9 @@ class Ragged:
 
     def take(self, indices: NDArray[np.int64]) -> Ragged:
         """The chosen sequences, in the given order."""
-        lengths = self.lengths[indices]
-        return Ragged(
-            self.values[concatenated_ranges(self.offsets[indices], lengths)], offsets_of(lengths)
-        )
+        starts = self.offsets[indices]
+        lengths = self.offsets[indices + 1] - starts
+        return Ragged(self.values[concatenated_ranges(starts, lengths)], offsets_of(lengths))
 
     def padded(
         self, length: int | None = None, *, keep: End = "start", pad: End = "end", fill: int = 0
