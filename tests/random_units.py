@@ -181,6 +181,8 @@ class _Draft:
         fresh = [i for i in fitting if i in self.unused]
         chosen: int = self.draw(st.sampled_from((fresh or fitting)[::-1]))
         self.unused.pop(chosen, None)
+        if self.draw(st.booleans()):  # mostly, so that few units grow without bound
+            return self.append(lambda _, v: tanh(v[chosen]), size, [chosen])
         return chosen
 
 
