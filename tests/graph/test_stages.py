@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+from typing import Any
+
 import pytest
 
-from onegate.expressions import Value, trace
+from onegate.expressions import Affine, Unit, Value, trace
 from onegate.graph.stages import Product, Projection, Stages, stages
 from onegate.units import UNITS
 
@@ -49,6 +52,22 @@ def test_gates_of_fgr_share_four_operands() -> None:
     assert [operand.name for operand in gates.operands] == ["h", "i", "f", "o"]
     assert gates.weights[2] == ("i.U_f", "f.U_f", "o.U_f")
     assert maps(candidate) == [["W_c"]]
+
+
+def test_operands_in_another_order_are_grouped_too() -> None:
+    @dataclass(frozen=True)
+    class Two(Unit):
+        W_a = Affine()
+        W_b = Affine()
+        states = ("h", "s")
+
+        def step(self, x: Any, h: Any, s: Any) -> Any:
+            return self.W_a[h, x, s], self.W_b[s, h, x]
+
+    found = stages(trace(Two(), 3, 4))
+    (product,) = found.step
+    assert isinstance(product, Product)
+    assert product.weights == (("a.U", "b.U_h"), ("a.U_s", "b.U"))
 
 
 def test_mingru_has_nothing_to_multiply_in_the_loop() -> None:
