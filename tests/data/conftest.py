@@ -12,11 +12,16 @@ from pathlib import Path
 from typing import TypeVar
 
 import pytest
+from hypothesis import settings
 
 from onegate import data
 from onegate.data.folders import data_folders
 
 Loaded = TypeVar("Loaded")
+
+# A busy machine is no fault of the code.
+settings.register_profile("untimed", deadline=None)
+settings.load_profile("untimed")
 
 
 @pytest.fixture(scope="session")
@@ -121,11 +126,11 @@ class _Handler(BaseHTTPRequestHandler):
         self._send(self.server.content[:10_240], length=len(self.server.content))
 
     def _silent(self, wanted: str | None) -> None:
-        time.sleep(1.0)
+        time.sleep(1.9)
 
     def _dripping(self, wanted: str | None) -> None:
         self._send(b"", length=len(self.server.content))
-        until = time.monotonic() + 1.5
+        until = time.monotonic() + 1.9
         while time.monotonic() < until:
             self.wfile.write(b"drop" * 32)
             time.sleep(0.2)

@@ -39,7 +39,7 @@ def test_brings_the_file_and_nothing_else(mirror: Mirror, tmp_path: Path) -> Non
 
 @pytest.mark.parametrize("fault", ["absent", "wrong", "cut", "silent", "dripping"])
 def test_goes_on_to_the_next_mirror(mirror: Mirror, tmp_path: Path, fault: str) -> None:
-    path = download(wanted(mirror, fault, "good"), tmp_path, patience=0.5)
+    path = download(wanted(mirror, fault, "good"), tmp_path, patience=1.0)
     assert path.read_bytes() == mirror.content
     assert visible(tmp_path) == {"numbers.bin"}
 
@@ -47,7 +47,7 @@ def test_goes_on_to_the_next_mirror(mirror: Mirror, tmp_path: Path, fault: str) 
 def test_all_mirrors_fail_with_every_reason(mirror: Mirror, tmp_path: Path) -> None:
     file = wanted(mirror, "absent", "wrong", "silent", "dripping", "cut")
     with pytest.raises(DownloadError) as raised:
-        download(file, tmp_path, patience=0.5)
+        download(file, tmp_path, patience=1.0)
     absent, wrong, silent, dripping, cut = raised.value.problems
     assert absent == f"{mirror.url('absent')}: the server answered 404 Not Found"
     assert hashlib.md5(mirror.content[::-1]).hexdigest() in wrong
