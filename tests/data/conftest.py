@@ -12,16 +12,11 @@ from pathlib import Path
 from typing import TypeVar
 
 import pytest
-from hypothesis import settings
 
 from onegate import data
 from onegate.data.folders import data_folders
 
 Loaded = TypeVar("Loaded")
-
-# A busy machine is no fault of the code.
-settings.register_profile("untimed", deadline=None)
-settings.load_profile("untimed")
 
 
 @pytest.fixture(scope="session")
