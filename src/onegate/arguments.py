@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import operator
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import torch
@@ -91,11 +91,11 @@ def autocast(x: Tensor) -> bool:
 
 
 def states(
-    hx: Any, sizes: Mapping[str, int], lead: Mapping[str, int], like: Tensor
+    hx: Any, sizes: Mapping[str, int], axes: Sequence[str], lead: tuple[int, ...], like: Tensor
 ) -> tuple[Tensor, ...]:
     """`hx` as a tuple; each state must be (*lead, its size), and as `like` in dtype and device.
 
-    sizes: by the names of the states. lead: the axes before the last one, by their names.
+    sizes: by the names of the states. axes: the names of the axes whose sizes are `lead`.
     """
     given = hx if isinstance(hx, (tuple, list)) else (hx,)
     for state in given:
@@ -106,13 +106,13 @@ def states(
         got = "one tensor" if isinstance(hx, Tensor) else f"a {type(hx).__name__} of {len(given)}"
         raise ValueError(f"hx is {got}, expected {expected}")
     for (name, size), state in zip(sizes.items(), given, strict=True):
-        if state.shape != (*lead.values(), size):
-            axes = {**lead, f"size of {name}": size}
-            raise ValueError(
-                f"hx: {name} is {_shape(state)}, expected "
-                f"({', '.join(f'{axis} {n}' for axis, n in axes.items())})"
-            )
-        check_alike(f"hx: {name}", state, like)
+        shape = (*lead, size)
+        if state.shape != shape:
+            named = zip((*axes, f"size of {name}"), shape, strict=True)
+            expected = ", ".join(f"{axis} {n}" for axis, n in named)
+            raise ValueError(f"hx: {name} is {_shape(state)}, expected ({expected})")
+        if state.dtype != like.dtype or state.device != like.device:
+            check_alike(f"hx: {name}", state, like)
     return tuple(given)
 
 

@@ -144,6 +144,7 @@ class Cell(Weights):
         super().__init__(graph, device, dtype)
         self.engine = arguments.engine(engine)
         self.init = init
+        self._sizes = {state.name: state.size or 0 for state in graph.states}
         self._choice = NOT_RUN
         initial.check(init, [graph])
         self.reset_parameters()
@@ -184,12 +185,12 @@ class Cell(Weights):
         parameters = self.tensors()
         like = next(iter(parameters.values()))
         arguments.check_alike("input", input, like)
-        sizes = {state.name: state.size or 0 for state in self.graph.states}
+        sizes = self._sizes
         if hx is None:
-            start = tuple(x.new_zeros(x.shape[1], size) for size in sizes.values())
+            start = tuple([x.new_zeros(x.shape[1], size) for size in sizes.values()])
         else:
-            lead = {"B": x.shape[1]} if batched else {}
-            start = arguments.states(hx, sizes, lead, like)
+            axes, lead = (("B",), (x.shape[1],)) if batched else ((), ())
+            start = arguments.states(hx, sizes, axes, lead, like)
             start = start if batched else tuple(state.unsqueeze(0) for state in start)
         directions = (Direction(start, parameters),)
         choice = choose(self.engine, self.graph, x, directions)

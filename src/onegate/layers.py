@@ -137,7 +137,7 @@ class Recurrent(nn.Module):
             lengths = arguments.lengths(lengths, x)
         states = None
         if hx is not None:
-            states = self._checked(hx, {"B": x.shape[1]} if batched else {})
+            states = self._checked(hx, x.shape[1] if batched else None)
             if not batched:
                 states = tuple(state.unsqueeze(1) for state in states)
         out, last = self._run(x, states, lengths)
@@ -155,7 +155,7 @@ class Recurrent(nn.Module):
         x, lengths = pad_packed_sequence(PackedSequence(packed.data, packed.batch_sizes))
         states = None
         if hx is not None:
-            states = self._checked(hx, {"B": x.shape[1]})
+            states = self._checked(hx, x.shape[1])
             states = _reordered(states, packed.sorted_indices)
         out, last = self._run(x, states, lengths.to(x.device))
         last = _reordered(last, packed.unsorted_indices)
@@ -202,12 +202,13 @@ class Recurrent(nn.Module):
         zeros = tuple([x.new_zeros(x.shape[1], size) for size in self._sizes.values()])
         return itertools.repeat(zeros)
 
-    def _checked(self, hx: States, batch: dict[str, int]) -> tuple[Tensor, ...]:
+    def _checked(self, hx: States, batch: int | None) -> tuple[Tensor, ...]:
         weights = self._weights()
         rows = len(weights) * len(weights[0])
         like = next(iter(weights[0][0].tensors().values()))
-        lead = {"layers and directions": rows, **batch}
-        return arguments.states(hx, self._sizes, lead, like)
+        if batch is None:
+            return arguments.states(hx, self._sizes, (_ROWS,), (rows,), like)
+        return arguments.states(hx, self._sizes, (_ROWS, "B"), (rows, batch), like)
 
     def _weights(self) -> list[list[Weights]]:
         """The parameters by layer and direction."""
@@ -226,6 +227,7 @@ class Recurrent(nn.Module):
         return ", ".join(shown)
 
 
+_ROWS: Final = "layers and directions"
 _SHOWN: Final = (
     "num_layers",
     "bias",
