@@ -20,6 +20,19 @@ FILE = "onegate_native.so"
 _MESSAGE_BYTES = 512
 
 
+# A forked process has the parent's pool of threads in name only: waiting for it would never end.
+# torch may have filled that pool before the library was loaded, which the library cannot know.
+_forked = False
+
+
+def _after_fork() -> None:
+    global _forked
+    _forked = True
+
+
+os.register_at_fork(after_in_child=_after_fork)
+
+
 class NativeError(RuntimeError):
     """The native engine refused what it was given."""
 
@@ -146,10 +159,14 @@ class NativeProgram:
 
     def forward(self, call: ForwardCall) -> None:
         """Runs a sequence forward."""
+        if _forked:
+            call.threads = 1
         self._run(self._functions.og_run_forward, call)
 
     def backward(self, call: BackwardCall) -> None:
         """Runs a sequence backward."""
+        if _forked:
+            call.forward.threads = 1
         self._run(self._functions.og_run_backward, call)
 
     def _run(self, function: ctypes._NamedFuncPointer, call: ctypes.Structure) -> None:
