@@ -13,7 +13,7 @@ from rich import box
 from rich.table import Table
 
 from onegate import machine
-from onegate.bench.compare import KINDS, Kind, Outcome, Sweep
+from onegate.bench.compare import KINDS, Kind, Line, Outcome, Sweep
 from onegate.bench.contestants import TORCH_GRU
 from onegate.bench.figures import Verdict
 from onegate.engines.native import library
@@ -170,27 +170,22 @@ def _caption(outcome: Outcome) -> str:
 
 
 def _sweep_table(sweep: Sweep) -> Table:
+    """What the sweep shows of each contestant: its worst point, and whether time is linear."""
     table = Table(box=box.SIMPLE)
     table.add_column("contestant", no_wrap=True)
-    table.add_column("largest ratio to torch.nn.GRU")
-    for kind in KINDS:
-        table.add_column(f"{kind}: straight line, r2")
+    table.add_column(f"largest ratio to {TORCH_GRU}")
     lines = sweep.lines()
+    for kind in lines:
+        table.add_column(f"{kind}: straight line, r2")
     for name in sweep.outcomes[0].results["train"]:
-        worst = sweep.worst(name)
-        shown = f"{worst.ratio:.3f} at {worst.shape}, {KINDS[worst.kind]}" if worst else ""
-        fits = [lines[kind][name] if kind in lines else None for kind in KINDS]
-        table.add_row(
-            name,
-            "" if name == TORCH_GRU else shown,
-            *(
-                f"{1e3 * fit.fixed:.3g} ms + {1e6 * fit.each:.3g} µs each, {fit.r2:.4f}"
-                if fit
-                else "not meant to be one"
-                for fit in fits
-            ),
-        )
+        worst = None if name == TORCH_GRU else sweep.worst(name)
+        place = f"{worst.ratio:.3f} at {worst.shape}, {KINDS[worst.kind]}" if worst else ""
+        table.add_row(name, place, *(_line_text(each[name]) for each in lines.values()))
     return table
+
+
+def _line_text(line: Line) -> str:
+    return f"{1e3 * line.fixed:.3g} ms + {1e6 * line.each:.3g} µs each, {line.r2:.4f}"
 
 
 def _verdict_table(verdicts: Sequence[Verdict]) -> Table:

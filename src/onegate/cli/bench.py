@@ -67,13 +67,14 @@ def run(args: argparse.Namespace) -> int:
         plot.check_name(args.plot)
     if args.threads:
         torch.set_num_threads(args.threads)
-    units, shapes, busy = _units(args), _shapes(args), load()
+    asked, shapes, busy = _units(args), _shapes(args), load()
+    units = dict.fromkeys([*asked, *(UNITS_NEEDED if args.check else ())])
     contestants = [ours(unit, engine) for unit in units for engine in ENGINES] + peers()
     outcomes = []
     for shape in shapes:
         _say(f"{shape.name}: {shape.describe()}; {len(contestants)} contestants")
         outcomes.append(compare(shape, contestants, args.seconds, memory=args.memory or args.check))
-    swept = _swept_contestants(units)
+    swept = _swept_contestants(asked)
     sweeps = [
         run_sweep(field, PAPER[SWEEP_BASE], swept, args.seconds, say=_say) for field in args.sweep
     ]
@@ -88,8 +89,9 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _units(args: argparse.Namespace) -> list[str]:
-    asked = list(UNITS) if args.all_units else [get(name).name for name in args.units or ["mgu"]]
-    return list(dict.fromkeys([*asked, *(UNITS_NEEDED if args.check else ())]))
+    if args.all_units:
+        return list(UNITS)
+    return list(dict.fromkeys(get(name).name for name in args.units or ["mgu"]))
 
 
 def _shapes(args: argparse.Namespace) -> list[Shape]:
