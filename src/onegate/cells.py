@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, TypeAlias
+from typing import Any, TypeAlias, cast
 
 import torch
 from torch import Tensor, nn
@@ -85,14 +85,19 @@ class Weights(nn.Module):
 
     def tensors(self) -> dict[str, Tensor]:
         """The parameters as they are now, by the keys of the graph."""
-        found: dict[str, Tensor] = {}
-        for key, group, name in self._places:
-            owner = self._modules[group] if group else self
-            assert owner is not None
-            # The plain case at a tenth of getattr's cost; a parametrised weight is a property.
-            value = owner._parameters.get(name)
-            found[key] = getattr(owner, name) if value is None else value
-        return found
+        return {key: self._tensor(group, name) for key, group, name in self._places}
+
+    def example(self) -> Tensor:
+        """One of the parameters, which all have its dtype and device."""
+        _, group, name = self._places[0]
+        return self._tensor(group, name)
+
+    def _tensor(self, group: str, name: str) -> Tensor:
+        owner = self._modules[group] if group else self
+        assert owner is not None
+        # The plain case at a tenth of getattr's cost; a parametrised weight is a property.
+        value = owner._parameters.get(name)
+        return cast(Tensor, getattr(owner, name)) if value is None else value
 
     def initial_states(self) -> tuple[Tensor, ...]:
         """The learned initial states, each (its size,); none if they are not learned."""
@@ -183,7 +188,7 @@ class Cell(Weights):
         batched = input.dim() == 2
         x = input.unsqueeze(0) if batched else input.view(1, 1, -1)
         parameters = self.tensors()
-        like = next(iter(parameters.values()))
+        like = self.example()
         arguments.check_alike("input", input, like)
         sizes = self._sizes
         if hx is None:

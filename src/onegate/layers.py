@@ -175,8 +175,7 @@ class Recurrent(nn.Module):
             graph = weights[0].graph
             directions = [Direction(next(starts), each.tensors()) for each in weights]
             if layer == 0:
-                parameter = next(iter(directions[0].parameters.values()))
-                arguments.check_alike("input", x, parameter)
+                arguments.check_alike("input", x, weights[0].example())
                 choice = choose(self.engine, graph, x, directions)
                 run = runner(choice)
             elif self.dropout:
@@ -205,7 +204,7 @@ class Recurrent(nn.Module):
     def _checked(self, hx: States, batch: int | None) -> tuple[Tensor, ...]:
         weights = self._weights()
         rows = len(weights) * len(weights[0])
-        like = next(iter(weights[0][0].tensors().values()))
+        like = weights[0][0].example()
         if batch is None:
             return arguments.states(hx, self._sizes, (_ROWS,), (rows,), like)
         return arguments.states(hx, self._sizes, (_ROWS, "B"), (rows, batch), like)
