@@ -28,7 +28,7 @@ from matplotlib.textpath import TextPath
 from matplotlib.transforms import Bbox
 
 from onegate.expressions import Graph, Unit, trace
-from onegate.graph.diagram import Box, Diagram, diagram
+from onegate.graph.diagram import Box, diagram
 from onegate.graph.layout import Layout, Point, Rectangle, Wire, layout
 from onegate.units import get
 
@@ -43,7 +43,7 @@ _SETTINGS: dict[Any, Any] = {
 _TEXT, _SMALL, _SIGN = 15.0, 11.5, 10.0
 _TITLE, _SUBTITLE = 12.0, 9.5
 _LEARNED = (58.0, 42.0)
-_PLAIN = 25.0
+_PLAIN = 26.0
 _PORT = 10.0  # the least height of a learned box for each of its inputs
 _RADIUS = 5.0
 _MARGIN, _PAD = 16.0, 12.0
@@ -55,7 +55,6 @@ class Theme:
     """Colours. fills and lines are by operation; a wire has the colour of what it carries."""
 
     paper: str
-    panel: str
     ink: str
     faint: str
     fills: Mapping[str, str]
@@ -64,7 +63,6 @@ class Theme:
 
 LIGHT = Theme(
     paper="#ffffff",
-    panel="#f5f6f8",
     ink="#1f2933",
     faint="#66717d",
     fills={"sigmoid": "#dbe8fa", "tanh": "#fde4cf", "relu": "#fde4cf", "affine": "#e6e3f4"},
@@ -75,7 +73,6 @@ LIGHT = Theme(
 )  # fmt: skip
 DARK = Theme(
     paper="#14181d",
-    panel="#1d232a",
     ink="#e6eaee",
     faint="#9aa5b1",
     fills={"sigmoid": "#1f3a5f", "tanh": "#573214", "relu": "#573214", "affine": "#352d5c"},
@@ -86,8 +83,12 @@ DARK = Theme(
 )  # fmt: skip
 
 
-def draw(*units: Graph | Unit | str, input_size: int = 28, hidden_size: int = 100,
-         dark: bool = False) -> Figure:  # fmt: skip
+def draw(
+    *units: Graph | Unit | str,
+    input_size: int = 28,
+    hidden_size: int = 100,
+    dark: bool = False,
+) -> Figure:
     """The pictures of one or several units in a grid, on one scale.
 
     units: registered names, units or graphs. Sizes are those of units that are not graphs yet, and
@@ -101,11 +102,9 @@ def draw(*units: Graph | Unit | str, input_size: int = 28, hidden_size: int = 10
             f"hidden_size={hidden_size}"
         )
     graphs = [u if isinstance(u, Graph) else trace(get(u), input_size, hidden_size) for u in units]
-    theme = DARK if dark else LIGHT
     with mpl.rc_context(_SETTINGS):
-        layouts = _layouts([diagram(graph) for graph in graphs])
-        cells = [_Cell(graph, drawn) for graph, drawn in zip(graphs, layouts, strict=True)]
-        return _figure(cells, theme)
+        cells = [_Cell(*pair) for pair in zip(graphs, layouts(graphs), strict=True)]
+        return _figure(cells, DARK if dark else LIGHT)
 
 
 def save(figure: Figure, path: str | os.PathLike[str]) -> None:
@@ -138,23 +137,26 @@ def require_writable(path: str | os.PathLike[str]) -> Path:
     return path
 
 
-def _layouts(diagrams: Sequence[Diagram]) -> list[Layout]:
-    """All units with boxes of the same sizes."""
-    boxes = [box for d in diagrams for box in d.boxes]
-    width = max([_LEARNED[0], *(_width(_parameters(b), _SMALL) + 12 for b in boxes)])
+def layouts(graphs: Sequence[Graph]) -> list[Layout]:
+    """The layouts of several units, with boxes of the same sizes."""
+    diagrams = [diagram(graph) for graph in graphs]
+    with mpl.rc_context(_SETTINGS):
+        texts = [_parameters(box) for d in diagrams for box in d.boxes]
+        widest = max(_LEARNED[0], *(_width(text, _SMALL) + 12 for text in texts))
+        return [layout(d, lambda box: _size(box, widest), _label_width) for d in diagrams]
 
-    def size(box: Box) -> tuple[float, float]:
-        if box.parameters:
-            return width, max(_LEARNED[1], _PORT * (len(box.sources) + 1))
-        text = _width(box.text, _TEXT)
-        if box.kind in ("operation", "activation"):
-            return max(_PLAIN, text + 10), _PLAIN
-        return text + 6, 20.0
 
-    return [
-        layout(d, size, lambda box: _width(box.label, _TEXT) + 8 if box.label else 0.0)
-        for d in diagrams
-    ]
+def _size(box: Box, widest: float) -> tuple[float, float]:
+    if box.parameters:
+        return widest, max(_LEARNED[1], _PORT * (len(box.sources) + 1))
+    text = _width(box.text, _TEXT)
+    if box.kind in ("operation", "activation"):
+        return max(_PLAIN, text + 10), _PLAIN
+    return text + 6, 20.0
+
+
+def _label_width(box: Box) -> float:
+    return _width(box.label, _TEXT) + 8 if box.label else 0.0
 
 
 def _parameters(box: Box) -> str:
@@ -184,8 +186,8 @@ class _Cell:
         unit = graph.unit
         self.title = unit.title or unit.name
         self.subtitle = (
-            f"{unit.name}: {graph.parameter_count():,} parameters for {graph.input_size} inputs "
-            f"and {graph.hidden_size} units"
+            f"{unit.name}: {graph.parameter_count():,} parameters "
+            f"(input {graph.input_size}, hidden {graph.hidden_size})"
         )
         corners = [(r.right, r.bottom) for r in drawn.rectangles]
         corners += [p for wire in drawn.wires for p in wire.points]

@@ -9,7 +9,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from math import inf
 
-from onegate.graph.placement import Frame, Rows
+from onegate.graph.layering import Frame
+from onegate.graph.placement import Rows
 
 EAST, NORTH, WEST, SOUTH = 1, 2, 4, 8
 ALONG, ACROSS = EAST | WEST, NORTH | SOUTH

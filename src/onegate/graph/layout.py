@@ -6,12 +6,14 @@ kept state is the line y = 0. Channels between boxes are as wide as the wires in
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 from onegate.graph.diagram import Box, Diagram
 from onegate.graph.grid import ACROSS, ALONG, EAST, NORTH, SOUTH, Port
-from onegate.graph.placement import frame, placements
+from onegate.graph.layering import frame
+from onegate.graph.placement import placements
 from onegate.graph.routing import Net, Routes, Target
 
 Point = tuple[float, float]
@@ -75,6 +77,7 @@ def layout(diagram: Diagram, size: Callable[[Box], Size], label: Callable[[Box],
     return _Geometry(routes, size, label).layout()
 
 
+@functools.lru_cache(maxsize=256)
 def _best_routes(diagram: Diagram) -> Routes:
     """The wires that are easiest to follow, among those of some placements."""
     laid: list[Routes] = []
@@ -176,10 +179,12 @@ class _Geometry:
         pairs = zip(self.sizes, self.grid.rows, strict=True)
         return max((height for (_, height), at in pairs if at == row), default=0.0)
 
+    def _middle(self, place: int) -> Point:
+        layer, row = self.frame.layers[place], self.grid.rows[place]
+        return self.x[self.grid.column(layer)], self.y[self.grid.row(row)]
+
     def _rectangle(self, place: int) -> Rectangle:
-        x = self.x[self.grid.column(self.frame.layers[place])]
-        y = self.y[self.grid.row(self.grid.rows[place])]
-        width, height = self.sizes[place]
+        (x, y), (width, height) = self._middle(place), self.sizes[place]
         return Rectangle(x - width / 2, y - height / 2, x + width / 2, y + height / 2)
 
     def _wire(self, net: Net, target: Target) -> Wire:
@@ -216,16 +221,15 @@ class _Geometry:
         return self.x[x], self._port_height(place, y - self.grid.row(row))
 
     def _port_height(self, place: int, line: int) -> float:
-        middle = self.y[self.grid.row(self.grid.rows[place])]
         count = len(self.boxes[place].sources)
-        return middle + line / 2 * min(_PORTS, self.sizes[place][1] / (count + 1))
+        return self._middle(place)[1] + line / 2 * min(_PORTS, self.sizes[place][1] / (count + 1))
 
     def _leave(self, place: int) -> Point:
-        box, (x, y) = self._rectangle(place), self._rectangle(place).middle
+        box, (x, y) = self._rectangle(place), self._middle(place)
         return (x, box.top) if self.boxes[place].kind == "input" else (box.right, y)
 
     def _enter(self, place: int, port: Port) -> Point:
-        box, (x, _) = self._rectangle(place), self._rectangle(place).middle
+        box, (x, _) = self._rectangle(place), self._middle(place)
         if port.side == "left":
             return box.left, self._port_height(place, port.place)
         return x, box.top if port.side == "above" else box.bottom

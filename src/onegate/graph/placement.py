@@ -1,171 +1,35 @@
-"""Where the boxes of a diagram stand: a layer from left to right, and a row from top to bottom.
+"""The rows of a diagram's boxes: which box stands above which.
 
-Layers follow the longest path from what enters the unit. Row 0 is the highway of the state that
-the unit keeps; the input is below all rows. The other rows are first ordered by barycentres, then
-improved by moving and swapping boxes until nothing helps.
+Row 0 is the highway, the input stands below all rows. The boxes of the other rows are ordered by
+barycentres, from several starts, and moved and swapped until nothing helps.
 """
 
 from __future__ import annotations
 
 import random
 from collections.abc import Iterator
-from dataclasses import dataclass
-from functools import cached_property
-from itertools import combinations
+from itertools import combinations, cycle
 
 import numpy as np
+from numpy.typing import NDArray
 
-from onegate.graph.diagram import Diagram
+from onegate.graph.layering import Frame
 
 Rows = tuple[int, ...]
 
 _STARTS = 40
 _BEND, _BLOCKED, _CROSSING = 1.0, 1.5, 2.0
-
-
-@dataclass(frozen=True)
-class Frame:
-    """What every placement of a diagram shares.
-
-    layers: of each box. highway: the boxes on row 0, from the state to its new value.
-    rows: how many there are; the input stands on a row below them.
-    """
-
-    diagram: Diagram
-    layers: tuple[int, ...]
-    highway: tuple[int, ...]
-    rows: int
-
-    @cached_property
-    def edges(self) -> tuple[tuple[int, int], ...]:
-        """Source and target of each wire."""
-        return tuple((s, t) for t, box in enumerate(self.diagram.boxes) for s in box.sources)
-
-    @cached_property
-    def gaps(self) -> tuple[np.ndarray, np.ndarray]:
-        """Matrices (pairs of wires, boxes): times the rows, the height between two straight wires.
-
-        The first matrix measures where both have begun, the second where one ends. A change of
-        sign between the two is a crossing.
-        """
-        ends = np.zeros((2, 0, len(self.layers)))
-        for one, other in combinations(self.edges, 2):
-            left = max(self.layers[one[0]], self.layers[other[0]])
-            right = min(self.layers[one[1]], self.layers[other[1]])
-            if one[0] != other[0] and left < right:
-                pair = [self._height(one, at) - self._height(other, at) for at in (left, right)]
-                ends = np.concatenate([ends, np.array(pair)[:, None]], axis=1)
-        return ends[0], ends[1]
-
-    def _height(self, edge: tuple[int, int], layer: int) -> np.ndarray:
-        """Coefficients of the rows in the height of a straight wire at a layer."""
-        source, target = edge
-        share = (layer - self.layers[source]) / (self.layers[target] - self.layers[source])
-        height = np.zeros(len(self.layers))
-        height[source], height[target] = 1 - share, share
-        return height
-
-    @cached_property
-    def free(self) -> tuple[tuple[int, ...], ...]:
-        """For each layer, the boxes whose row is open."""
-        layers: list[list[int]] = [[] for _ in range(max(self.layers) + 1)]
-        for place, box in enumerate(self.diagram.boxes):
-            if place not in self.highway and box.kind != "input":
-                layers[self.layers[place]].append(place)
-        return tuple(map(tuple, layers))
-
-
-def frame(diagram: Diagram, spare: int = 0) -> Frame:
-    """Layers, highway and number of rows of a diagram: as few as it needs, and `spare` more."""
-    highway = _highway(diagram)
-    layers = _layers(diagram, highway)
-    open_boxes = [
-        layer
-        for place, (box, layer) in enumerate(zip(diagram.boxes, layers, strict=True))
-        if place not in highway and box.kind != "input"
-    ]
-    most = max((open_boxes.count(layer) for layer in open_boxes), default=0)
-    return Frame(diagram, layers, highway, 1 + max(most, 1) + spare)
+_LEAST = 1e-6  # less than this is rounding
 
 
 def placements(frame: Frame, most: int) -> list[Rows]:
     """The rows of all boxes in the `most` best ways found, the best by estimate first."""
+    estimate = _Estimate(frame)
     found: dict[Rows, float] = {}
-    for start in _starts(frame):
-        rows, cost = _improved(frame, start)
-        found[tuple(rows)] = cost
+    for start in sorted(set(map(tuple, _starts(frame)))):
+        rows, cost = _improved(frame, estimate, list(start))
+        found[rows] = round(cost, 6)
     return sorted(found, key=lambda rows: (found[rows], rows))[:most]
-
-
-def _layers(diagram: Diagram, highway: tuple[int, ...]) -> tuple[int, ...]:
-    """States on layer 0, the input on 1, operations from 2 on, new states on the last."""
-    first = {"state": 0, "input": 1}
-    layers: list[int] = []
-    for box in diagram.boxes:
-        after = max((layers[s] + 1 for s in box.sources), default=0)
-        layers.append(first.get(box.kind, max(after, 2)))
-    for place, box in enumerate(diagram.boxes):
-        if box.kind == "result":
-            layers[place] = max(layers)
-    _pull_right(diagram, layers, highway)
-    return tuple(layers)
-
-
-def _pull_right(diagram: Diagram, layers: list[int], highway: tuple[int, ...]) -> None:
-    """Operations without parameters move to where they are used.
-
-    Those on the highway always do, so that old and new meet at the right end of every unit; others
-    do if no wire grows longer by it.
-    """
-    for place in reversed(range(len(layers))):
-        box = diagram.boxes[place]
-        if box.kind not in ("operation", "activation") or box.parameters:
-            continue
-        best, home = _spans(diagram, layers), layers[place]
-        for layer in range(home + 1, min(layers[t] for t, _ in diagram.targets(place))):
-            layers[place] = layer
-            if place in highway or _spans(diagram, layers) <= best:
-                best, home = _spans(diagram, layers), layer
-        layers[place] = home
-
-
-def _spans(diagram: Diagram, layers: list[int]) -> int:
-    """How many layers the wires of all boxes reach."""
-    ends: dict[int, int] = {}
-    for place, box in enumerate(diagram.boxes):
-        for source in box.sources:
-            ends[source] = max(ends.get(source, 0), layers[place])
-    return sum(end - layers[source] for source, end in ends.items())
-
-
-def _highway(diagram: Diagram) -> tuple[int, ...]:
-    """The shortest way of a state to its own new value, past pointwise operations if there is one.
-
-    The first state that has such a way is the one that the unit keeps.
-    """
-    boxes = diagram.boxes
-    states = [p for p, b in enumerate(boxes) if b.kind == "state"]
-    results = [p for p, b in enumerate(boxes) if b.kind == "result"]
-    for kinds in (("operation",), ("operation", "activation", "map")):
-        for state, result in zip(states, results, strict=True):
-            path = _path(diagram, state, result, kinds)
-            if path:
-                return path
-    return (states[0],)
-
-
-def _path(diagram: Diagram, start: int, end: int, kinds: tuple[str, ...]) -> tuple[int, ...]:
-    """Fewest boxes from `start` to `end` through boxes of these kinds; () if there is no way."""
-    paths: list[tuple[int, ...]] = [(start,)]
-    seen = {start}
-    for path in paths:
-        for target, _ in diagram.targets(path[-1]):
-            if target == end:
-                return (*path, end)
-            if target not in seen and diagram.boxes[target].kind in kinds:
-                seen.add(target)
-                paths.append((*path, target))
-    return ()
 
 
 def _starts(frame: Frame) -> Iterator[list[int]]:
@@ -208,48 +72,82 @@ def _by_barycentre(frame: Frame, start: list[int]) -> list[int]:
     return rows
 
 
-def _improved(frame: Frame, start: list[int]) -> tuple[list[int], float]:
-    """Moves to empty rows and swaps within a layer, as long as one of them helps."""
-    rows, cost = list(start), _estimate(frame, start)
-    improving = True
-    while improving:
-        improving = False
-        for change in _changes(frame, rows):
-            trial = list(rows)
-            for place, row in change:
-                trial[place] = row
-            trial_cost = _estimate(frame, trial)
-            if trial_cost < cost - 1e-9:
-                rows, cost, improving = trial, trial_cost, True
-                break
-    return rows, cost
+def _improved(frame: Frame, estimate: _Estimate, rows: list[int]) -> tuple[Rows, float]:
+    """Layer after layer, the best move to an empty row or swap, until no layer gains from one."""
+    cost, idle = estimate.of([rows])[0], 0
+    for layer in cycle(frame.free):
+        trials = list(_trials(frame, layer, rows))
+        costs = estimate.of(trials) if trials else np.array([cost])
+        best = int(np.argmin(costs))
+        if costs[best] < cost - _LEAST:
+            rows, cost, idle = trials[best], costs[best], 0
+        else:
+            idle += 1
+        if idle == len(frame.free):
+            break
+    return tuple(rows), float(cost)
 
 
-def _changes(frame: Frame, rows: list[int]) -> Iterator[list[tuple[int, int]]]:
-    for layer in frame.free:
-        taken = {rows[p] for p in layer}
-        for place in layer:
-            for row in range(1, frame.rows):
-                if row not in taken:
-                    yield [(place, row)]
-        for one, other in combinations(layer, 2):
-            yield [(one, rows[other]), (other, rows[one])]
+def _trials(frame: Frame, layer: tuple[int, ...], rows: list[int]) -> Iterator[list[int]]:
+    taken = {rows[p] for p in layer}
+    moves = [[(p, row)] for p in layer for row in range(1, frame.rows) if row not in taken]
+    swaps = [[(p, rows[q]), (q, rows[p])] for p, q in combinations(layer, 2)]
+    for change in (*moves, *swaps):
+        trial = list(rows)
+        for place, row in change:
+            trial[place] = row
+        yield trial
 
 
-def _estimate(frame: Frame, rows: list[int]) -> float:
-    """Height of the wires, their bends, the boxes in their way, and their crossings."""
-    cost = 0.0
-    taken = {(frame.layers[p], row) for p, row in enumerate(rows)}
-    reach: dict[int, list[int]] = {}
-    for source, target in frame.edges:
-        reach.setdefault(source, [rows[source]]).append(rows[target])
-        if rows[source] != rows[target]:
-            cost += _BEND
-        way = range(frame.layers[source] + 1, frame.layers[target])
-        cost += _BLOCKED * min(
-            sum((layer, rows[source]) in taken for layer in way),
-            sum((layer, rows[target]) in taken for layer in way),
+class _Estimate:
+    """What the wires of a placement will cost, without laying them.
+
+    Counts the height of each box's wires, bends, boxes in the way, and crossings of wires taken
+    as straight lines between layers.
+    """
+
+    def __init__(self, frame: Frame) -> None:
+        layers, edges = np.array(frame.layers), np.array(frame.edges)
+        self.sources, self.targets = edges[:, 0], edges[:, 1]
+        begin, end = layers[self.sources], layers[self.targets]
+        self.between = (layers > begin[:, None]) & (layers < end[:, None])
+        nets = np.zeros((len(layers), len(layers)), bool)
+        nets[self.sources, self.targets] = nets[self.sources, self.sources] = True
+        self.nets = nets[nets.any(1)]
+        one, other = np.triu_indices(len(edges), 1)
+        left = np.maximum(begin[one], begin[other])
+        right = np.minimum(end[one], end[other])
+        both = (left < right) & (self.sources[one] != self.sources[other])
+        self.one, self.other, left, right = one[both], other[both], left[both], right[both]
+        # How far each wire of a pair has come where both have begun, and where one of them ends.
+        self.shares = [
+            ((at - begin[self.one]) / (end - begin)[self.one],
+             (at - begin[self.other]) / (end - begin)[self.other])
+            for at in (left, right)
+        ]  # fmt: skip
+
+    def of(self, trials: list[list[int]]) -> NDArray[np.float64]:
+        """The costs of several placements."""
+        rows = np.array(trials)
+        start, end = rows[:, self.sources], rows[:, self.targets]
+        boxes = rows[:, None, :]
+        at_start = ((boxes == start[:, :, None]) & self.between).sum(2)
+        at_end = ((boxes == end[:, :, None]) & self.between).sum(2)
+        lowest = np.where(self.nets, boxes, -1).max(2)
+        highest = np.where(self.nets, boxes, rows.max() + 1).min(2)
+        return np.asarray(
+            (lowest - highest).sum(1)
+            + _BEND * (start != end).sum(1)
+            + _BLOCKED * np.minimum(at_start, at_end).sum(1)
+            + _CROSSING * self._crossings(start, end)
         )
-    cost += sum(max(r) - min(r) for r in reach.values())
-    left, right = frame.gaps
-    return cost + _CROSSING * float(np.count_nonzero((left @ rows) * (right @ rows) < 0))
+
+    def _crossings(self, start: NDArray[np.int_], end: NDArray[np.int_]) -> NDArray[np.int_]:
+        """Pairs of straight wires of which one is above at the left, the other at the right."""
+        climb = end - start
+        left, right = (
+            (start[:, self.one] + share * climb[:, self.one])
+            - (start[:, self.other] + other_share * climb[:, self.other])
+            for share, other_share in self.shares
+        )
+        return np.asarray((left * right < -_LEAST).sum(1))

@@ -15,7 +15,8 @@ from itertools import combinations, permutations
 from math import inf
 
 from onegate.graph.grid import ACROSS, ALONG, EAST, NORTH, SOUTH, WEST, Grid, Port
-from onegate.graph.placement import Frame, Rows
+from onegate.graph.layering import Frame
+from onegate.graph.placement import Rows
 
 _BACK = {EAST: WEST, NORTH: SOUTH, SOUTH: NORTH}
 _BEND, _CROSSING = 6.0, 6.0
