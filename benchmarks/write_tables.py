@@ -1,0 +1,136 @@
+"""Writes the measured tables into README.md and docs/benchmarks.md, from results/bench/*.json.
+
+    onegate bench --check --json results/bench/paper.json
+    onegate bench --sweep steps batch hidden --check --json results/bench/sweeps.json
+    python benchmarks/write_tables.py
+
+A table stands between the lines `<!-- NAME -->` and `<!-- end NAME -->`; nothing else is touched.
+"""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+from onegate import files
+
+ROOT = Path(__file__).parent.parent
+RESULTS = ROOT / "results" / "bench"
+TITLES = {
+    "adding": "adding",
+    "imdb": "IMDB",
+    "mnist_rows": "MNIST rows",
+    "mnist_pixels": "MNIST pixels",
+    "ptb": "Penn TreeBank",
+}
+OTHERS = ("torch.nn.GRU", "torch.nn.LSTM", "Flax MGUCell (jit)", "torchrecurrent MGU")
+
+
+def main() -> None:
+    paper = json.loads((RESULTS / "paper.json").read_text())
+    tables = {"speed": _speed(paper), "figures": _figures(paper), "units": _units(paper)}
+    sweeps = RESULTS / "sweeps.json"
+    if sweeps.exists():
+        tables["sweeps"] = _sweeps(json.loads(sweeps.read_text()))
+    for page in (ROOT / "README.md", ROOT / "docs" / "benchmarks.md"):
+        text = page.read_text()
+        for name, table in tables.items():
+            text = _replace(text, name, table)
+        files.write(page, text.encode())
+
+
+def _replace(text: str, name: str, table: str) -> str:
+    begin, end = f"<!-- {name} -->\n", f"<!-- end {name} -->"
+    if begin not in text:
+        return text
+    before, rest = text.split(begin, 1)
+    return before + begin + table + "\n" + end + rest.split(end, 1)[1]
+
+
+def _speed(run: dict[str, Any]) -> str:
+    """Training step: milliseconds of MGU, and how many times longer others take."""
+    lines = [
+        "| training step | onegate.MGU | " + " | ".join(OTHERS) + " | share of sgemm peak |",
+        "| --- " * (len(OTHERS) + 3) + "|",
+    ]
+    for shape in run["shapes"]:
+        times = {r["contestant"]: r for r in shape["results"] if r["kind"] == "train"}
+        ours = times["mgu fused"]
+        cells = [
+            f"{times[o]['median'] / ours['median']:.1f} x" if o in times else "" for o in OTHERS
+        ]
+        s = shape["shape"]
+        sizes = f"T {s['steps']}, B {s['batch']}, {s['inputs']} in, {s['hidden']} units"
+        sizes += f", {s['layers']} layers" if s["layers"] > 1 else ""
+        sizes += ", bidirectional" if s["bidirectional"] else ""
+        lines.append(
+            f"| {TITLES[s['name']]} ({sizes}) | {1e3 * ours['median']:.2f} ms | "
+            + " | ".join(cells)
+            + f" | {100 * ours['share_of_peak']:.0f} % |"
+        )
+    return "\n".join([*lines, "", _where(run)])
+
+
+def _figures(run: dict[str, Any]) -> str:
+    lines = ["| figure | to reach | measured | |", "| --- | --- | --- | --- |"]
+    for figure in run["figures"]:
+        if figure["value"] is None:
+            continue
+        sign = ">=" if figure["at_least"] else "<="
+        lines.append(
+            f"| {figure['figure']} | {sign} {figure['limit']:g} | {figure['value']:.3f} | "
+            f"{figure['state']} |"
+        )
+    return "\n".join([*lines, "", _where(run)])
+
+
+def _units(run: dict[str, Any]) -> str:
+    """Training step of every unit that was run, fused, in milliseconds by shape."""
+    names = [s["shape"]["name"] for s in run["shapes"]]
+    lines = [
+        "| unit, fused, ms | " + " | ".join(TITLES[n] for n in names) + " |",
+        "| --- " * (len(names) + 1) + "|",
+    ]
+    times: dict[str, list[str]] = {}
+    for shape in run["shapes"]:
+        for r in shape["results"]:
+            if r["kind"] == "train" and r["contestant"].endswith(" fused"):
+                times.setdefault(r["contestant"].removesuffix(" fused"), []).append(
+                    f"{1e3 * r['median']:.2f}"
+                )
+    lines += [f"| `{unit}` | " + " | ".join(cells) + " |" for unit, cells in times.items()]
+    return "\n".join([*lines, "", _where(run)])
+
+
+def _sweeps(run: dict[str, Any]) -> str:
+    lines = [
+        "| sweep, mgu | largest ratio to torch.nn.GRU | at | r2 of a straight line, training |",
+        "| --- | --- | --- | --- |",
+    ]
+    for sweep in run["sweeps"]:
+        worst = next((w for w in sweep["worst"] if w["contestant"] == "mgu fused"), None)
+        line = next(
+            (
+                each
+                for each in sweep["lines"]
+                if each["kind"] == "train" and each["contestant"] == "mgu fused"
+            ),
+            None,
+        )
+        ratio, place = (f"{worst['ratio']:.3f}", worst["shape"]) if worst else ("", "")
+        straight = f"{line['r2']:.4f}" if line else ""
+        lines.append(f"| {sweep['field']} | {ratio} | {place} | {straight} |")
+    return "\n".join([*lines, "", _where(run)])
+
+
+def _where(run: dict[str, Any]) -> str:
+    m = run["machine"]
+    return (
+        f"Medians, contestants taking turns in one process; {m['processor']}, {m['threads']} "
+        f"threads, torch {m['torch']}, float32, {run['date'][:10]}."
+    )
+
+
+if __name__ == "__main__":
+    main()
