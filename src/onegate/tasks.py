@@ -71,9 +71,13 @@ class Task(ABC):
     splits: frozenset[Split]
 
     @property
-    @abstractmethod
     def updates_per_epoch(self) -> int:
-        """Training batches in one pass."""
+        """Training batches in one pass, the last one perhaps smaller."""
+        return self.batches_in("train")
+
+    @abstractmethod
+    def batches_in(self, split: Split) -> int:
+        """How many batches of the recipe's size a set fills."""
 
     @abstractmethod
     def training(self, epoch: int, start: int) -> Iterator[Batch]:
@@ -174,10 +178,9 @@ class ExampleTask(Task):
         self.metric = "mse" if shape.objective == "value" else "accuracy"
         self.higher_is_better = self.metric == "accuracy"
 
-    @property
-    def updates_per_epoch(self) -> int:
-        """Training batches in one pass, the last one perhaps smaller."""
-        return -(-len(self.sets["train"]) // self.recipe.batch_size)
+    def batches_in(self, split: Split) -> int:
+        """How many batches of the recipe's size a set fills."""
+        return -(-len(self.sets[split]) // self.recipe.batch_size)
 
     def training(self, epoch: int, start: int) -> Iterator[Batch]:
         """Batches of examples of similar length, shuffled."""
@@ -213,10 +216,9 @@ class TextTask(Task):
         self.columns = {s: data.columns(text, recipe.batch_size) for s, text in texts.items()}
         self.shape = Shape(words, words, 0, "word")
 
-    @property
-    def updates_per_epoch(self) -> int:
-        """Segments of the training text."""
-        return -(-(len(self.columns["train"]) - 1) // self.steps)
+    def batches_in(self, split: Split) -> int:
+        """Segments of a text."""
+        return -(-(len(self.columns[split]) - 1) // self.steps)
 
     def training(self, epoch: int, start: int) -> Iterator[Batch]:  # noqa: ARG002 - one order
         """The segments in the order of the text."""

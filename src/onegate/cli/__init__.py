@@ -8,7 +8,9 @@ import sys
 from collections.abc import Sequence
 
 # One module a command; each has register(subparsers), which sets run=function(args) -> exit code.
-COMMANDS = ("units", "draw", "data", "recipes", "train", "report", "bench", "doctor")
+COMMANDS = (
+    "units", "draw", "data", "recipes", "train", "compare", "reproduce", "report", "bench", "doctor",
+)  # fmt: skip
 
 
 def main(argv: Sequence[str] | None = None) -> int:

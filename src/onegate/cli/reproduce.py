@@ -1,0 +1,54 @@
+"""`onegate reproduce`: the paper's experiments, and the report on them."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from dataclasses import replace
+from pathlib import Path
+
+from onegate import reproduce, training
+from onegate.cli.warning_lines import plain_warnings
+
+
+def register(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+    """Adds the command."""
+    parser = commands.add_parser(
+        "reproduce",
+        help="run the paper's experiments and report on them",
+        description="Small sizes by default, about ten minutes on two cores. Run it again to go "
+        "on where it was stopped; what is finished is not run again.",
+    )
+    parser.add_argument("--full", action="store_true", help="every experiment at its full size")
+    parser.add_argument("--seeds", type=int, default=1, help="how many (default: 1)")
+    parser.add_argument("--runs", type=Path, default=training.RUNS, help="default: runs")
+    parser.add_argument("--out", type=Path, default=Path("report"), help="default: report")
+    parser.add_argument("--estimate", action="store_true", help="only say what would be run")
+    parser.add_argument("--threads", type=int, help="computing threads (default: torch's)")
+    parser.set_defaults(run=run)
+
+
+def run(args: argparse.Namespace) -> int:
+    """Runs the experiments; prints where the report is."""
+    if args.seeds < 1:
+        raise ValueError(f"--seeds is {args.seeds}, expected 1 or more")
+    training.use_threads(args.threads)
+    requests = [
+        replace(request, seeds=tuple(range(args.seeds)))
+        for request in (reproduce.FULL if args.full else reproduce.QUICK)
+    ]
+    with plain_warnings():
+        if args.estimate:
+            print(reproduce.describe(reproduce.prepare(requests, args.runs, _tell), args.runs))
+            return 0
+        try:
+            page = reproduce.reproduce(requests, args.runs, args.out, _tell)
+        except training.StoppedError as stopped:
+            print(f"onegate: {stopped}; or run `onegate reproduce` again", file=sys.stderr)
+            return 128 + stopped.signal_number
+    print(f"report: {page}")
+    return 0
+
+
+def _tell(text: str) -> None:
+    print(text, flush=True)

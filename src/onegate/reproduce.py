@@ -1,0 +1,120 @@
+"""The paper's experiments, one after the other: a small plan by default, all of it on demand."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+from onegate import compare, report
+from onegate.compare import Contender, Request
+from onegate.data import DataError
+from onegate.progress import RunsProgress, duration
+from onegate.recipes import Recipe
+from onegate.results import RunError, RunFolder, run_name
+from onegate.training import train
+
+PTB_SIZES = (50, 100, 200, 300, 400, 500, 600)
+
+# Sizes for about ten minutes on two cores with the fused engine.
+QUICK = (
+    Request("adding", "tuned", seeds=(0,), settings=("length=12",)),
+    Request("imdb", "flow", seeds=(0,), settings=("length=4", "data.train=10_000")),
+    Request("mnist_rows", "flow", seeds=(0,)),
+    Request("mnist_pixels", "flow", seeds=(0,), settings=("length=0.4",)),
+    Request("ptb", "paper", seeds=(0,), settings=("model.hidden_size=100", "length=1")),
+)
+
+FULL = (
+    Request("adding", "paper", seeds=(0,)),
+    Request("imdb", "flow", seeds=(0,)),
+    Request("mnist_rows", "flow", seeds=(0,)),
+    Request("mnist_pixels", "flow", seeds=(0,)),
+    *(Request("ptb", "paper", seeds=(0,), settings=(f"model.hidden_size={n}",)) for n in PTB_SIZES),
+)
+
+
+@dataclass
+class Plan:
+    """What will be run.
+
+    experiments: with the units as they were matched and measured. not_run: reasons by task.
+    """
+
+    experiments: list[tuple[Request, list[Contender]]] = field(default_factory=list)
+    not_run: dict[str, str] = field(default_factory=dict)
+
+    def runs(self) -> list[tuple[Recipe, float]]:
+        """Every run in order, with its estimated seconds."""
+        return [
+            (replace(contender.recipe, seed=seed), contender.seconds)
+            for request, contenders in self.experiments
+            for seed in request.seeds
+            for contender in contenders
+        ]
+
+
+def prepare(requests: Sequence[Request], runs: Path, tell: Callable[[str], None]) -> Plan:
+    """Looks for the data and measures the time of updates; tasks without data are left out."""
+    plan = Plan()
+    for request in requests:
+        if request.task in plan.not_run:
+            continue
+        try:
+            plan.experiments.append((request, compare.prepare(request, runs)))
+        except DataError as error:
+            plan.not_run[request.task] = str(error)
+            tell(f"{request.task} is not run: {error}")
+    return plan
+
+
+def describe(plan: Plan, runs: Path) -> str:
+    """The runs of a plan, which of them are finished, and how long the others will take."""
+    lines, left = [], 0.0
+    for recipe, seconds in plan.runs():
+        done = is_finished(recipe, runs)
+        left += 0 if done else seconds
+        size = recipe.model.hidden_size
+        name = f"{recipe.task}/{recipe.name} {recipe.unit} {size} units, seed {recipe.seed}"
+        lines.append(f"{name:<55} {'finished' if done else 'about ' + duration(seconds)}")
+    lines.append(f"{len(lines)} runs, about {duration(left)} in all")
+    return "\n".join(lines)
+
+
+def is_finished(recipe: Recipe, runs: Path) -> bool:
+    """Whether a run has been done before."""
+    return RunFolder(runs / run_name(recipe)).status().get("state") == "done"
+
+
+def execute(plan: Plan, runs: Path, tell: Callable[[str], None]) -> None:
+    """Runs a plan; a run that fails is told and noted, and the others go on."""
+    planned = plan.runs()
+    names = [run_name(recipe) for recipe, _ in planned]
+    seconds = [0.0 if is_finished(recipe, runs) else estimate for recipe, estimate in planned]
+    with RunsProgress(seconds) as progress:
+
+        def run(recipe: Recipe, folder: Path) -> Mapping[str, Any]:
+            observer = progress.run(names.index(folder.name), f"{recipe.task} {recipe.unit}")
+            return train(recipe, folder, resume=True, observers=[observer])
+
+        for request, contenders in plan.experiments:
+            try:
+                compare.finish(request, contenders, runs, run)
+            except RunError as error:
+                plan.not_run[request.task] = str(error)
+                tell(f"{request.task} failed: {error}")
+
+
+def reproduce(
+    requests: Sequence[Request], runs: Path, out: Path, tell: Callable[[str], None]
+) -> Path:
+    """Runs what is not finished yet and writes the report; returns the page's path.
+
+    tell: is given lines for the user to read.
+    """
+    plan = prepare(requests, runs, tell)
+    tell(describe(plan, runs))
+    execute(plan, runs, tell)
+    report.note_not_run(runs, plan.not_run)
+    return report.write(runs, out)
