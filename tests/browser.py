@@ -19,6 +19,7 @@ import os
 import select
 import shutil
 import subprocess
+import sys
 import tempfile
 import time
 from collections.abc import Callable, Mapping
@@ -41,6 +42,14 @@ _FLAGS = (
     "--hide-scrollbars",
     "--remote-debugging-pipe",
 )
+# Moves the pipe's ends to the descriptors that the browser looks at, and becomes the browser.
+_LAUNCH = """
+import fcntl, os, sys
+ends = [fcntl.fcntl(int(end), fcntl.F_DUPFD_CLOEXEC, 10) for end in sys.argv[1:3]]
+for end, place in zip(ends, (3, 4)):
+    os.dup2(end, place)
+os.execv(sys.argv[3], sys.argv[3:])
+"""
 # Long enough for a busy machine; a page that needs more is broken.
 _PATIENCE = 60.0
 # Key -> code, key number, text that it types.
@@ -98,9 +107,8 @@ class Browser:
         self._in, theirs_out = os.pipe()
         for end in (self._out, self._in):
             self._resources.callback(os.close, end)
-        # The shell moves the pipe's ends to the descriptors that the browser looks at.
         self._process = subprocess.Popen(
-            ["sh", "-c", f'exec "$@" 3<&{theirs_in} 4>&{theirs_out}', "sh",
+            [sys.executable, "-ISc", _LAUNCH, str(theirs_in), str(theirs_out),
              program, *_FLAGS, f"--user-data-dir={profile}"],
             pass_fds=(theirs_in, theirs_out),
             stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
@@ -144,7 +152,10 @@ class Browser:
         message: dict[str, Any] = {"id": self._last_id, "method": method, "params": parameters}
         if session:
             message["sessionId"] = session
-        os.write(self._out, json.dumps(message).encode() + b"\0")
+        try:
+            os.write(self._out, json.dumps(message).encode() + b"\0")
+        except BrokenPipeError:
+            raise BrowserError(f"the browser ended before {method}") from None
         answer = self._read_until(lambda m: m.get("id") == self._last_id, method)
         if "error" in answer:
             raise BrowserError(f"{method}: {answer['error']['message']}")

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from onegate.recipes import Recipe, override, recipe
-from onegate.results import ComparedUnit, Comparison, RunFolder, run_name
+from onegate.results import ComparedUnit, Comparison, Run, RunFolder, run_name
 
 MACHINE: Mapping[str, Any] = {
     "onegate": "0.1.0",
@@ -142,3 +142,9 @@ def damaged(path: Path) -> Path:
     text = (path / "recipe.json").read_text()
     (path / "recipe.json").write_text(text[: len(text) // 2])
     return path
+
+
+def read(root: Path) -> list[Run]:
+    """The finished runs in a folder, whatever else is in it."""
+    folders = [p.parent for p in sorted(root.rglob("recipe.json")) if p.parent.name != "damaged"]
+    return [run for run in map(Run.read, folders) if run.state == "done"]

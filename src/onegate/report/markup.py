@@ -44,7 +44,13 @@ def tag(name: str, /, *children: str, **attributes: str | int | None) -> Markup:
 def prose(text: str) -> Markup:
     """Text in which `backticks` mark code."""
     parts = text.split("`")
-    return joined(*(tag("code", part) if odd % 2 else part for odd, part in enumerate(parts)))
+    return joined(*(code(part) if odd % 2 else part for odd, part in enumerate(parts)))
+
+
+def code(text: str) -> Markup:
+    """Code whose words, such as --options, are not torn apart at the end of a line."""
+    words = [tag("span", word) if word.startswith("-") else escaped(word) for word in text.split()]
+    return tag("code", Markup(" ".join(words)))
 
 
 def number(value: float | int, text: str, class_: str | None = None) -> Markup:
@@ -90,12 +96,14 @@ class Table:
             head.insert(0, tag("tr", *spans))
         table = tag(
             "table",
-            tag("caption", self.caption),
             tag("thead", *head),
             tag("tbody", *map(self._row, self.rows)),
+            aria_label=self.caption,
         )
-        return tag(
-            "div", table, class_="scroll", role="region", tabindex=0, aria_label=self.caption
+        # The caption stands outside, where it stays in view.
+        return joined(
+            tag("p", self.caption, class_="caption"),
+            tag("div", table, class_="scroll", role="region", tabindex=0, aria_label=self.caption),
         )
 
     @staticmethod

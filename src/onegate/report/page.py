@@ -10,7 +10,7 @@ from onegate.report import provenance, tables
 from onegate.report.figures import Figure
 from onegate.report.groups import PAPER_UNITS, Group, display
 from onegate.report.inventory import Inventory, LeftOut
-from onegate.report.markup import Markup, joined, prose, tag
+from onegate.report.markup import Markup, code, joined, prose, tag
 from onegate.report.provenance import Machines
 from onegate.report.published import CITED, PUBLISHED
 from onegate.report.subjects import SUBJECTS, Subject
@@ -227,5 +227,5 @@ def _left_out(inventory: Inventory) -> Iterator[Markup]:
 def _named(heading: str, left_out: Sequence[LeftOut]) -> Markup:
     if not left_out:
         return Markup()
-    items = [tag("li", tag("code", one.name), f": {one.why}") for one in left_out]
+    items = [tag("li", code(one.name), f": {one.why}") for one in left_out]
     return joined(tag("h3", heading), tag("ul", *items))

@@ -120,7 +120,7 @@ def _times(factor: float) -> Callable[[ArrayLike], ArrayLike]:
 
 
 def _with_sign(label: str, metric: Metric) -> str:
-    return f"{label} ({metric.sign.strip()})" if metric.sign else label
+    return f"{label} ({metric.sign})" if metric.sign else label
 
 
 def _logarithmic(axes: Axes) -> None:

@@ -11,7 +11,7 @@ from onegate import recipes
 from onegate.recipes import RECIPES
 from onegate.report.groups import PAPER_UNITS, Group, display
 from onegate.report.inventory import Inventory
-from onegate.report.markup import Column, Markup, Table, count, joined, number, tag
+from onegate.report.markup import Column, Markup, Table, code, count, joined, number, tag
 from onegate.report.published import TABLE_2_SIZES
 from onegate.report.subjects import SUBJECTS, seconds
 from onegate.results import Run
@@ -69,7 +69,7 @@ def runs(groups: Sequence[Group], inventory: Inventory, machines: Machines) -> T
         for run in group.runs:
             rows.append(
                 [
-                    tag("code", inventory.name(run)),
+                    code(inventory.name(run)),
                     group.recipe.name,
                     display(group.unit),
                     count(run.recipe.seed),

@@ -35,7 +35,7 @@ class Metric:
         """A value, with its spread over seeds if there is one.
 
         >>> ACCURACY.text(0.88414, 0.0012)
-        '88.41 ± 0.12 %'
+        '88.41 ± 0.12%'
         """
         decimals = self._decimals_for(value)
         number = f"{value * self.scale:.{decimals}f}"
@@ -66,7 +66,7 @@ class Metric:
 
 
 MSE = Metric("mse", "mean squared error", 4)
-ACCURACY = Metric("accuracy", "accuracy", 2, higher_is_better=True, scale=100.0, sign=" %")
+ACCURACY = Metric("accuracy", "accuracy", 2, higher_is_better=True, scale=100.0, sign="%")
 PERPLEXITY = Metric("perplexity", "perplexity", 2)
 
 

@@ -18,6 +18,7 @@ NONE = "\N{EN DASH}"
 # The recipes that stand for the paper's own runs.
 AS_PUBLISHED = ("paper", "flow")
 _TASK_OF_COUNT = {"penn treebank": "ptb"}
+_MATCHED = {"units": "numbers of hidden units", "parameters": "numbers of parameters"}
 
 
 def measured(group: Group, quantity: str, metric: Metric) -> str:
@@ -60,22 +61,22 @@ def at_a_glance(groups: Sequence[Group]) -> Table:
             rows.append(
                 [
                     tag("a", f"{subject.title}, {display(unit)}", href=f"#{subject.task}"),
-                    metric.label,
                     stated(find(subject.task, unit, size, quantity)),
                     _marked(group, measured(group, quantity, metric)) if group else NONE,
                     difference(group, quantity, metric),
                     _marked(tuned, measured(tuned, quantity, metric)) if tuned else NONE,
+                    metric.label,
                 ]
             )
     return Table(
         "Results on the test sets",
         [
             Column("task and unit", numeric=False),
-            Column("metric", numeric=False),
             Column("paper"),
             Column("measured"),
             Column("difference"),
             Column("tuned"),
+            Column("metric", numeric=False),
         ],
         rows,
     )
@@ -89,39 +90,33 @@ def _marked(group: Group, text: str) -> Markup:
 def results(groups: Sequence[Group]) -> Table:
     """All runs of one task, by recipe, unit and size."""
     metric = groups[0].metric
-    with_valid = metric.name == "perplexity"
-    rows: list[list[str]] = []
-    for group in groups:
-        row: list[str] = [
-            joined(group.recipe.name, _changes(group)),
-            display(group.unit),
-            count(group.hidden_size),
-            count(len(group.runs)),
-        ]
-        if with_valid:
-            row.append(measured(group, f"valid_{metric.name}", metric))
-        row += [
+    valid = f"valid_{metric.name}"
+    rows = [
+        [
+            joined(f"{group.recipe.name}, {display(group.unit)}", _changes(group)),
             measured(group, group.quantity, metric),
             stated(group.published()),
             difference(group, group.quantity, metric),
+            count(len(group.runs)),
+            count(group.hidden_size),
+            measured(group, valid, metric),
             _seconds(group.mean("seconds_per_epoch")),
             _count(group, "parameters"),
             _count(group, "parameters_paper"),
         ]
-        rows.append(row)
-    points = " (points)" if metric.sign else ""
+        for group in groups
+    ]
     return Table(
-        f"Results: {metric.label} on the test set, mean \N{PLUS-MINUS SIGN} deviation over seeds. "
+        f"Results: {metric.label}, mean \N{PLUS-MINUS SIGN} standard deviation over seeds. "
         f"{metric.direction}",
         [
-            Column("recipe", numeric=False),
-            Column("unit", numeric=False),
-            Column("hidden units"),
-            Column("seeds"),
-            *([Column(f"validation {metric.label}")] if with_valid else []),
-            Column(f"test {metric.label}"),
+            Column("recipe and unit", numeric=False),
+            Column("test"),
             Column("paper"),
-            Column(f"difference{points}"),
+            Column("difference"),
+            Column("seeds"),
+            Column("hidden units"),
+            Column("validation"),
             Column("s / epoch"),
             Column("parameters"),
             Column("as the paper counts"),
@@ -174,8 +169,9 @@ def comparison(compared: Comparison) -> Table:
                 NONE if unit.parameters_paper is None else count(unit.parameters_paper),
             ]
         )
+    equal = _MATCHED.get(compared.match, compared.match)
     return Table(
-        f"Compared at equal {compared.match}, recipe {compared.recipe}; times were taken in turns",
+        f"Compared at equal {equal}, recipe {compared.recipe}; times were taken in turns",
         [
             Column("unit", numeric=False),
             Column("hidden units"),

@@ -1,0 +1,232 @@
+"""The page holds what the runs hold, beside what the paper holds."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+from onegate import report
+from onegate.graph.properties import STATED_COUNTS
+from onegate.recipes import RECIPES
+from onegate.report.published import PUBLISHED
+from onegate.report.subjects import SUBJECTS
+from tests.report import synthetic
+from tests.report.reading import Cell, ReadPage
+
+NAMES = {"gru": "GRU", "mgu": "MGU", "lstm": "LSTM", "irnn": "IRNN", "scrn": "SCRN"}
+
+
+def means(root: Path) -> dict[tuple[str, str, str, int], float]:
+    """By task, recipe, unit, size: the mean of the test metric, from the run folders."""
+    values: dict[tuple[str, str, str, int], list[float]] = {}
+    for run in synthetic.read(root):
+        made = run.recipe
+        key = made.task, made.name, made.unit, made.model.hidden_size
+        values.setdefault(key, []).append(run.result[f"test_{synthetic.metric_of(made.task)}"])
+    return {key: sum(found) / len(found) for key, found in values.items()}
+
+
+def test_every_result_is_in_the_table_of_its_task(everything: Path, page: ReadPage) -> None:
+    for (task, name, unit, size), mean in means(everything).items():
+        table = page.sections[task].table("Results")
+        headings = [cell.text for cell in table.rows[0]]
+        rows = [
+            row
+            for row in table.rows[1:]
+            if row[0].text.split("but")[0] == f"{name}, {NAMES.get(unit, unit)}"
+            and row[headings.index("hidden units")].values == [size]
+        ]
+        assert len(rows) == 1, (task, name, unit, size)
+        assert rows[0][headings.index("test")].values == [pytest.approx(mean, rel=1e-12)]
+
+
+def test_differences_are_measured_minus_published(page: ReadPage) -> None:
+    table = page.sections["mnist_rows"].table("Results")
+    measured = (0.880 + 0.883 + 0.878) / 3  # as tests.report.synthetic has it
+    assert table.cell("flow, MGU", "paper").text == "88.07%"
+    assert table.cell("flow, MGU", "paper").values == [0.8807]
+    difference = table.cell("flow, MGU", "difference")
+    assert difference.values == [pytest.approx(measured - 0.8807)]
+    assert difference.text == "\N{MINUS SIGN}0.04"
+    assert table.cell("tuned, LSTM", "paper").values == []
+
+
+def test_at_a_glance(everything: Path, page: ReadPage) -> None:
+    table = page.sections["glance"].table("Results")
+    found = means(everything)
+    for unit in ("gru", "mgu"):
+        row = f"Penn TreeBank, {NAMES[unit]}"
+        assert table.cell(row, "measured").values == [found["ptb", "paper", unit, 500]]
+        assert table.cell(row, "tuned").values == [found["ptb", "tuned", unit, 500]]
+    assert table.cell("Penn TreeBank, GRU", "paper").text == "101.64"
+    assert table.cell("MNIST by pixels, GRU", "paper").values == []
+    # These runs were cut down.
+    assert table.cell("MNIST by pixels, MGU", "measured").text == "85.00%†"
+    assert "†" not in table.cell("MNIST by rows, MGU", "measured").text
+
+
+def test_changes_of_a_recipe_are_told(page: ReadPage) -> None:
+    rows = page.sections["mnist_pixels"].table("Results").rows
+    told = "flow, GRUbut data.train 10,000 (not 50,000), length 0.8 (not 1.6)"
+    assert rows[1][0].text == told
+
+
+def test_table_2_has_every_published_value_in_its_place(everything: Path, page: ReadPage) -> None:
+    table = page.sections["ptb"].table("The paper's Table 2")
+    order = [
+        (quantity, unit)
+        for quantity in ("seconds_per_epoch", "valid_perplexity", "test_perplexity")
+        for unit in ("gru", "mgu")
+    ]
+    cells: dict[tuple[str, str, int], tuple[Cell, Cell]] = {}
+    for row in table.rows[2:]:
+        for position, (quantity, unit) in enumerate(order):
+            pair = row[1 + 2 * position], row[2 + 2 * position]
+            cells[quantity, unit, int(row[0].text)] = pair
+    published = [p for p in PUBLISHED if p.task == "ptb"]
+    assert len(cells) == len(published) == 42
+    found = means(everything)
+    for p in published:
+        paper, ours = cells[p.quantity, p.unit, p.hidden_size]
+        assert paper.text == p.printed
+        if p.quantity == "test_perplexity":
+            expected = found.get(("ptb", "paper", p.unit, p.hidden_size))
+            assert ours.values == ([] if expected is None else [expected])
+
+
+def test_parameters_are_counted_in_both_ways(page: ReadPage) -> None:
+    table = page.sections["parameters"].table("Parameters")
+    headings = [cell.text for cell in table.rows[1]]
+    assert headings[2:] == ["stated", "counted so", "exact"] * 2
+    rows = {(row[0].text, row[1].values[0]): row[2:] for row in table.rows[2:]}
+    for stated in STATED_COUNTS:
+        if stated.unit != "scrn":
+            task = stated.task.replace(" ", "_").replace("penn_treebank", "ptb")
+            row = rows[SUBJECTS[task].title, stated.hidden_size]
+            cells = row[:3] if stated.unit == "gru" else row[3:]
+            assert cells[0].values == cells[1].values == [stated.stated]
+    # G n (n + d + 1): both directions of the adding problem; both layers of Penn TreeBank.
+    adding = rows["The adding problem", 100]
+    assert (adding[2].values, adding[5].values) == ([2 * 30_900], [2 * 20_600])
+    assert rows["Penn TreeBank", 50][5].values == [2 * 50 * (3 * 50 + 202)]
+
+
+def test_times_as_a_share_of_gru(page: ReadPage) -> None:
+    rows = page.sections["times"].table("Seconds").rows[2:]
+    by_task = {(row[0].text, row[1].values[0]): row for row in rows}
+    in_turns = by_task["MNIST by rowsflow", 100]
+    assert in_turns[4].values == [pytest.approx(158 / 182)]
+    assert in_turns[7].values == [pytest.approx(2.9 / 4.1)]
+    assert in_turns[8].text == "in turns"
+    whole_runs = by_task["The adding problempaper", 100]
+    assert whole_runs[4].text == "0.80"
+    assert whole_runs[7].values == [pytest.approx(0.7)]
+    assert whole_runs[8].text == "whole runs"
+
+
+def test_comparisons_are_shown(page: ReadPage) -> None:
+    table = page.sections["mnist_rows"].table("Compared at equal numbers of hidden units")
+    assert table.cell("MGU", "test accuracy").values == [pytest.approx((0.880 + 0.883) / 2)]
+    assert table.cell("GRU", "parameters").values == [38_700]
+
+
+def test_every_run_is_listed_with_where_it_ran(everything: Path, page: ReadPage) -> None:
+    listed = {
+        row[0].text: row
+        for section in page.sections.values()
+        for table in section.tables
+        if table.label == "Finished runs"
+        for row in table.rows[1:]
+    }
+    found = {run.folder.name: run for run in synthetic.read(everything)}
+    assert set(listed) == set(found)
+    for name, run in found.items():
+        assert listed[name][3].values == [run.recipe.seed]
+        assert listed[name][6].text == "A"
+    machines = page.sections["machines"].table("Machines")
+    for fact, value in synthetic.MACHINE.items():
+        assert machines.row(fact)[1].text == str(value)
+
+
+def test_commands_give_the_runs_again(page: ReadPage) -> None:
+    text = page.sections["mnist_pixels"].text
+    assert (
+        "onegate train mnist_pixels --unit mgu --recipe flow --set data.train=10000 "
+        "--set length=0.8 --set seed=0"
+    ) in text
+
+
+def test_what_was_not_run_is_told_with_the_reason(everything: Path, page: ReadPage) -> None:
+    assert "GRU and MGU, recipe paper: " in page.sections["mnist_rows"].text
+    assert "It would run for months; see flow" in page.sections["mnist_rows"].text
+    assert "GRU of Table 2 with 300, 400, 600 units" in page.sections["ptb"].text
+    permuted = page.sections["mnist_permuted"]
+    assert "onegate compare mnist_permuted --recipe flow --units gru mgu" in permuted.text
+    (stopped,) = everything.glob("mnist_permuted-*")
+    assert f"recipe tuned: no finished run (unfinished: {stopped.name})" in permuted.text
+    assert "Not run" not in page.sections["adding"].text
+
+
+def test_a_reason_left_in_the_folder_is_told(tmp_path: Path) -> None:
+    synthetic.seeds(tmp_path, "adding", "tuned", "mgu", [0.001])
+    report.note_not_run(tmp_path, {"imdb": "aclImdb_v1.tar.gz was not found"})
+    read = ReadPage(report.write(tmp_path, tmp_path / "report").read_text())
+    told = [
+        line for line in read.sections["imdb"].text.split("GRU and MGU, ") if "not found" in line
+    ]
+    assert len(told) == len(RECIPES["imdb"])
+    assert "GRU, recipe tuned: no finished run" in read.sections["adding"].text
+
+
+def test_left_out_runs_are_named(page: ReadPage) -> None:
+    text = page.sections["left-out"].text
+    assert re.search(r"mnist_permuted-tuned-mgu-\S+: stopped after update 550", text)
+    assert "damaged: damaged/recipe.json is not JSON" in text
+    assert "2 more could not be used" in page.sections[""].text
+
+
+def test_every_figure_is_there_with_words_for_it(reported: Path, page: ReadPage) -> None:
+    files = {path.stem for path in (reported.parent / "figures").iterdir()}
+    shown = {name for section in page.sections.values() for name in section.figures}
+    assert shown == files
+    assert len(shown) == 11
+    alts = [alt for section in page.sections.values() for alt in section.alts]
+    assert len(alts) == len(shown)
+    assert any("MGU: 88.03% (paper: 88.07%)" in alt for alt in alts)
+
+
+def test_the_page_asks_for_nothing_outside(reported: Path, page: ReadPage) -> None:
+    style = reported.read_text().partition("<style>")[2].partition("</style>")[0]
+    assert "url(" not in style
+    assert "@import" not in style
+    tags = {tag for tag, _, _ in page.attributes}
+    assert not tags & {"script", "img", "iframe", "object", "audio", "video"}
+    for tag, name, value in page.attributes:
+        if name in ("src", "href", "xlink:href", "srcset", "action"):
+            inside = value.startswith("#") or value == "data:,"
+            beside = (reported.parent / value).is_file()
+            assert inside or beside, (tag, name, value)
+
+
+def test_a_folder_with_a_nasty_name(tmp_path: Path) -> None:
+    name = """<script>alert("x")</script>&amp;"""
+    (run,) = synthetic.seeds(tmp_path, "adding", "tuned", "mgu", [0.001])
+    nasty = tmp_path / name.replace("/", "\N{DIVISION SLASH}")
+    run.rename(nasty)
+    content = report.write(tmp_path, tmp_path / "report").read_text()
+    assert "<script" not in content
+    assert nasty.name in ReadPage(content).sections["adding"].text
+
+
+def test_two_machines_are_told_apart(tmp_path: Path) -> None:
+    synthetic.seeds(tmp_path, "adding", "tuned", "mgu", [0.001])
+    other = {**synthetic.MACHINE, "threads": 8, "resumed_with": [{"torch": "9.9"}]}
+    synthetic.seeds(tmp_path, "adding", "tuned", "gru", [0.001], machine=other)
+    read = ReadPage(report.write(tmp_path, tmp_path / "report").read_text())
+    assert [cell.text for cell in read.sections["machines"].table("Machines").row("threads")] == [
+        "threads", "8", "2",
+    ]  # fmt: skip
+    machines = [row[6].text for row in read.sections["adding"].table("Finished runs").rows[1:]]
+    assert machines == ["Aresumed with torch 9.9", "B"]
