@@ -8,7 +8,6 @@ The reference engine is written to be read, and is still not to lose: the ratio 
 from __future__ import annotations
 
 import argparse
-import platform
 import statistics
 import time
 from collections.abc import Callable
@@ -17,6 +16,7 @@ import torch
 import torchrecurrent
 
 import onegate
+from onegate import machine
 
 # name: T, B, input width; 100 units
 SHAPES = {"MNIST rows": (28, 100, 28), "IMDB": (128, 16, 1)}
@@ -41,7 +41,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else "")
     parser.add_argument("--repeats", type=int, default=40)
     repeats = parser.parse_args().repeats
-    print(f"torch {torch.__version__}, {torch.get_num_threads()} threads, {platform.processor()}")
+    print(f"torch {torch.__version__}, {torch.get_num_threads()} threads, {machine.processor()}")
     print(f"{'shape':12} {'onegate ms':>11} {'torchrecurrent ms':>18} {'ratio':>6}")
     for name, (steps, batch, width) in SHAPES.items():
         x = torch.randn(steps, batch, width)

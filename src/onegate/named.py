@@ -101,8 +101,10 @@ class NamedCell(Cell):
 
 
 def _documentation(name: str, base: type) -> str:
-    equations = UNITS[name].__doc__ if name in UNITS else None
-    return f"{equations or name}\n\nArguments and shapes are those of `onegate.{base.__name__}`."
+    unit = UNITS[name].__doc__ if name in UNITS else None
+    return (
+        f"{(unit or name).rstrip()}\n\nArguments and shapes are those of `onegate.{base.__name__}`."
+    )
 
 
 class SimpleRNN(NamedLayer, unit="simple"): ...
