@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import dataclass
 from typing import Any
 
 import pytest
@@ -95,7 +94,6 @@ def test_without_biases(name: str) -> None:
     compare(trace(UNITS[name], 3, 4, bias=False), 1, LENGTHS)
 
 
-@dataclass(frozen=True)
 class Odd(Unit):
     """Everything at once that the schedule has to sort out."""
 
@@ -155,7 +153,7 @@ def test_first_and_second_derivatives(name: str) -> None:
     assert torch.autograd.gradgradcheck(call, leaves, fast_mode=True)
 
 
-class Products(TorchDispatchMode):  # type: ignore[no-untyped-call]
+class Products(TorchDispatchMode):
     """Counts matrix products."""
 
     def __init__(self) -> None:
