@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, make_dataclass
-from typing import Any, Final
+from dataclasses import dataclass
+from typing import Any, ClassVar, Final
 
 import hypothesis.strategies as st
 
@@ -70,9 +70,9 @@ class Sketch:
 class _Random(Unit):
     """Works through `steps`; `results` are positions among the values."""
 
-    sizes: dict[str, int]
-    steps: list[Step]
-    results: list[int]
+    sizes: ClassVar[dict[str, int]]
+    steps: ClassVar[list[Step]]
+    results: ClassVar[list[int]]
 
     def state_sizes(self, hidden_size: int) -> dict[str, int]:
         return self.sizes
@@ -200,6 +200,6 @@ def sketches(draw: st.DrawFn, largest: int = 9, most: int = 16) -> Sketch:
         "states": tuple(draft.sizes),
         **draft.declared,
     }
-    options = [("width", int, draft.width)]
-    unit = make_dataclass("Random", options, bases=(_Random,), frozen=True, namespace=body)
+    option = {"__annotations__": {"width": int}, "width": draft.width}
+    unit: type[Unit] = type("Random", (_Random,), body | option)
     return Sketch(unit(), draft.input_size, draft.sizes["h"])

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import Any
 
 import pytest
@@ -184,7 +183,6 @@ def test_repr_shows_what_was_asked_for() -> None:
 class TestOwnUnits:
     """A unit defined outside the package is used as a built-in one."""
 
-    @dataclass(frozen=True)
     class Leaky(Unit):
         keep: float = 0.9
 
@@ -223,14 +221,12 @@ class TestOwnUnits:
         del LAYERS[leaky]
 
     def test_names_that_torch_modules_have_are_refused(self) -> None:
-        @dataclass(frozen=True)
         class Train(Unit):
             W_train = Affine()
 
             def step(self, x: Any, h: Any) -> Any:
                 return tanh(self.W_train[h, x])
 
-        @dataclass(frozen=True)
         class Taken(Unit):
             h_0 = Vector()
 

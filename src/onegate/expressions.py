@@ -1,10 +1,9 @@
 """The small language in which a recurrent unit is written.
 
-A unit is a frozen dataclass with one method, `step`, which reads like the equations of its
+A unit is a class with one method, `step`, which reads like the equations of its
 paper. Called on tensors (see `Unit.bind`) it computes; called once on symbolic values it yields
 a `Graph`, from which everything else is derived.
 
-    @dataclass(frozen=True)
     class MGU(Unit):
         W_f = Affine()
         W_h = Affine()
@@ -25,7 +24,7 @@ import traceback
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, fields
 from types import FrameType
-from typing import Any, ClassVar, NoReturn, Protocol, Self, TypeVar, overload
+from typing import Any, ClassVar, NoReturn, Protocol, Self, TypeVar, dataclass_transform, overload
 
 import torch
 
@@ -200,13 +199,14 @@ class Vector(_Declared):
         return self if unit is None else unit._scope_of(self).vector(self)
 
 
+@dataclass_transform(frozen_default=True)
 @dataclass(frozen=True)
 class Unit:
     """A recurrent unit: its states, its parameters and its equations.
 
-    Subclasses are frozen dataclasses (options are fields, so that equal units are equal), declare
-    `Affine` maps and `Vector` parameters in the class body, and write `step(self, x, *states)`,
-    which returns the new states in the order of `states`. The first state is the output.
+    Subclasses become frozen dataclasses: options are annotated fields, and equal units are equal.
+    They declare `Affine` maps and `Vector` parameters in the class body, and write `step(self, x,
+    *states)`, which returns the new states in the order of `states`. The first is the output.
     """
 
     states: ClassVar[tuple[str, ...]] = ("h",)
@@ -215,6 +215,9 @@ class Unit:
     registered: ClassVar[str] = ""
     # Initialisers by parameter, see onegate.init; what is not named takes the layer's default.
     init: ClassVar[Mapping[str, Any]] = {}
+
+    def __init_subclass__(cls) -> None:
+        dataclass(frozen=True)(cls)
 
     def step(self, x: Any, *states: Any) -> Any:
         """One step: the input and the states before it -> the states after it."""

@@ -301,7 +301,6 @@ def test_rows_do_not_depend_on_their_neighbours() -> None:
         assert torch.equal(last_alone, last[first:end])
 
 
-@dataclass(frozen=True)
 class Kinks(Unit):
     """ReLU at exactly 0, where the slope is 0, and of itself."""
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import dataclass
 from typing import Any
 
 import pytest
@@ -96,7 +95,6 @@ def test_every_parameter_is_written_once(name: str) -> None:
     assert len(written) == len(graph.maps) + biases + vectors
 
 
-@dataclass(frozen=True)
 class Shared(Unit):
     """A map that two activations use stands alone."""
 
@@ -107,7 +105,6 @@ class Shared(Unit):
         return sigmoid(s) * tanh(s)
 
 
-@dataclass(frozen=True)
 class Folded(Unit):
     """Vectors and numbers on either side of every operation."""
 
@@ -119,7 +116,6 @@ class Folded(Unit):
         return (self.p + a) - (a * self.p) * (0.25 * h - 3) + (2 - a) * (self.p - h)
 
 
-@dataclass(frozen=True)
 class Misleading(Unit):
     """The name of a state for another value, and one that leaves at once."""
 
@@ -155,7 +151,6 @@ def test_names_that_would_mislead_are_left_out() -> None:
 
 
 def test_a_product_with_itself_has_two_wires_and_a_map_of_one_vector_one() -> None:
-    @dataclass(frozen=True)
     class Square(Unit):
         W = Affine()
 
@@ -181,7 +176,6 @@ def test_symbols(name: str, text: str) -> None:
 
 
 def test_an_input_that_nothing_uses_is_not_drawn() -> None:
-    @dataclass(frozen=True)
     class Deaf(Unit):
         def step(self, x: Any, h: Any) -> Any:
             return tanh(h)

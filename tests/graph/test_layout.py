@@ -5,7 +5,6 @@ from __future__ import annotations
 import functools
 import itertools
 from collections import Counter
-from dataclasses import dataclass
 from typing import Any
 
 import pytest
@@ -222,7 +221,6 @@ def test_boxes_have_the_same_sizes_in_all_units() -> None:
     assert sizes["activation", True] == sizes["map", True]
 
 
-@dataclass(frozen=True)
 class Crowd(Unit):
     """Eight gates that see everything."""
 
@@ -243,7 +241,6 @@ class Crowd(Unit):
         return h, c, gates[5] * s + (1 - gates[6]) * gates[7]
 
 
-@dataclass(frozen=True)
 class Exchange(Unit):
     """States that change places; nothing is computed of the input."""
 
@@ -253,7 +250,6 @@ class Exchange(Unit):
         return c, h
 
 
-@dataclass(frozen=True)
 class Constant(Unit):
     """Boxes without an input."""
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any
 
 import pytest
@@ -55,7 +54,6 @@ def test_gates_of_fgr_share_four_operands() -> None:
 
 
 def test_operands_in_another_order_are_grouped_too() -> None:
-    @dataclass(frozen=True)
     class Two(Unit):
         W_a = Affine()
         W_b = Affine()

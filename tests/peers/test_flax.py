@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -24,7 +23,6 @@ T, B, D, N = 7, 3, 4, 5
 LENGTHS = [7, 2, 5]
 
 
-@dataclass(frozen=True)
 class FlaxMGU(Unit):
     """The gate acts after the matrix, on its bias too, and f = 1 keeps."""
 

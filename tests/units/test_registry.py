@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import FrozenInstanceError, dataclass
+from dataclasses import FrozenInstanceError
 from typing import Any
 
 import pytest
@@ -96,7 +96,6 @@ def test_a_wrong_unit_is_refused_when_it_is_registered() -> None:
     with pytest.raises(UnitError, match="mixed: 'add' needs operands of one size"):
 
         @register("mixed")
-        @dataclass(frozen=True)
         class Mixed(Unit):
             def step(self, x: Any, h: Any) -> Any:
                 return tanh(x + h)
@@ -113,7 +112,6 @@ def test_a_subclass_that_is_not_registered_has_its_own_name() -> None:
 
 def test_a_unit_from_outside_is_used_like_a_built_in() -> None:
     @register("flax_mgu")
-    @dataclass(frozen=True)
     class FlaxMGU(Unit):
         """Gate after the matrix, f keeps."""
 
@@ -145,7 +143,6 @@ def test_a_unit_from_outside_is_used_like_a_built_in() -> None:
 
 def test_a_unit_with_states_and_options_of_its_own() -> None:
     @register("slow_and_fast")
-    @dataclass(frozen=True)
     class SlowAndFast(Unit):
         states = ("h", "m")
         memory: int = 6

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any
 
 from onegate.expressions import Affine, Fit, Unit, sigmoid, tanh
@@ -16,7 +15,6 @@ JOZEFOWICZ = (
 
 
 @register("gru")
-@dataclass(frozen=True)
 class GRU(Unit):
     """Gated recurrent unit in the form of Chung et al. (2014), which Zhou et al. (2016) take.
 
@@ -42,7 +40,6 @@ class GRU(Unit):
 
 
 @register("gru_cho")
-@dataclass(frozen=True)
 class GRUCho(Unit):
     """Gated recurrent unit as first proposed by Cho et al. (2014): z and 1 - z change places."""
 
@@ -62,7 +59,6 @@ class GRUCho(Unit):
 
 
 @register("gru_reset_after")
-@dataclass(frozen=True)
 class GRUResetAfter(Unit):
     """Gated recurrent unit of cuDNN and `torch.nn.GRU`, after Cho et al. (2014).
 
@@ -86,7 +82,6 @@ class GRUResetAfter(Unit):
 
 
 @register("mut1")
-@dataclass(frozen=True)
 class MUT1(Unit):
     """First mutation of Jozefowicz, Zaremba and Sutskever (2015): z does not see h.
 
@@ -111,7 +106,6 @@ class MUT1(Unit):
 
 
 @register("mut2")
-@dataclass(frozen=True)
 class MUT2(Unit):
     """Second mutation of Jozefowicz, Zaremba and Sutskever (2015): r takes x as it is.
 
@@ -135,7 +129,6 @@ class MUT2(Unit):
 
 
 @register("mut3")
-@dataclass(frozen=True)
 class MUT3(Unit):
     """Third mutation of Jozefowicz, Zaremba and Sutskever (2015): z sees tanh(h)."""
 

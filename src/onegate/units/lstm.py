@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any
 
 from onegate.expressions import Affine, Unit, Vector, identity, sigmoid, tanh
@@ -12,7 +11,6 @@ GREFF = "Greff, Srivastava, Koutnik, Steunebrink, Schmidhuber 2015, LSTM: A Sear
 
 
 @register("lstm")
-@dataclass(frozen=True)
 class LSTM(Unit):
     """LSTM with a forget gate (Gers et al. 1999), no peepholes: Table 1 of Zhou et al. (2016)."""
 
@@ -36,7 +34,6 @@ class LSTM(Unit):
 
 
 @register("lstm_no_forget")
-@dataclass(frozen=True)
 class LSTMNoForget(Unit):
     """LSTM of Hochreiter and Schmidhuber (1997), before the forget gate: f = 1.
 
@@ -61,7 +58,6 @@ class LSTMNoForget(Unit):
 
 
 @register("lstm_peephole")
-@dataclass(frozen=True)
 class LSTMPeephole(Unit):
     """LSTM whose gates see the cell (Gers et al. 2002): the vanilla LSTM of Greff et al. (2015).
 
@@ -108,7 +104,6 @@ class LSTMPeephole(Unit):
 
 
 @register("lstm_coupled")
-@dataclass(frozen=True)
 class LSTMCoupled(Unit):
     """LSTM with coupled gates (Greff et al. 2015), i = 1 - f, without peepholes."""
 
@@ -131,7 +126,6 @@ class LSTMCoupled(Unit):
 
 
 @register("lstm_nig")
-@dataclass(frozen=True)
 class LSTMNoInputGate(LSTMPeephole):
     """NIG of Greff et al. (2015): `lstm_peephole` with i = 1."""
 
@@ -144,7 +138,6 @@ class LSTMNoInputGate(LSTMPeephole):
 
 
 @register("lstm_nfg")
-@dataclass(frozen=True)
 class LSTMNoForgetGate(LSTMPeephole):
     """NFG of Greff et al. (2015): `lstm_peephole` with f = 1."""
 
@@ -157,7 +150,6 @@ class LSTMNoForgetGate(LSTMPeephole):
 
 
 @register("lstm_nog")
-@dataclass(frozen=True)
 class LSTMNoOutputGate(LSTMPeephole):
     """NOG of Greff et al. (2015): `lstm_peephole` with o = 1."""
 
@@ -170,7 +162,6 @@ class LSTMNoOutputGate(LSTMPeephole):
 
 
 @register("lstm_niaf")
-@dataclass(frozen=True)
 class LSTMNoInputActivation(LSTMPeephole):
     """NIAF of Greff et al. (2015): `lstm_peephole` with a linear block input."""
 
@@ -181,7 +172,6 @@ class LSTMNoInputActivation(LSTMPeephole):
 
 
 @register("lstm_noaf")
-@dataclass(frozen=True)
 class LSTMNoOutputActivation(LSTMPeephole):
     """NOAF of Greff et al. (2015): `lstm_peephole` with h = o * c."""
 
@@ -192,7 +182,6 @@ class LSTMNoOutputActivation(LSTMPeephole):
 
 
 @register("lstm_cifg")
-@dataclass(frozen=True)
 class LSTMCoupledInputForget(LSTMPeephole):
     """CIFG of Greff et al. (2015): `lstm_peephole` with f = 1 - i."""
 
@@ -205,7 +194,6 @@ class LSTMCoupledInputForget(LSTMPeephole):
 
 
 @register("lstm_np")
-@dataclass(frozen=True)
 class LSTMNoPeepholes(LSTM):
     """NP of Greff et al. (2015): `lstm_peephole` without peepholes, which is `lstm`."""
 
@@ -214,7 +202,6 @@ class LSTMNoPeepholes(LSTM):
 
 
 @register("lstm_fgr")
-@dataclass(frozen=True)
 class LSTMFullGateRecurrence(Unit):
     """FGR of Greff et al. (2015): every gate also sees the three gates of the step before.
 

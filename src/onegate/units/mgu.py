@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any
 
 from onegate.expressions import Affine, Unit, Vector, sigmoid, tanh
@@ -13,7 +12,6 @@ HECK = "Heck, Salem 2017, Simplified Minimal Gated Unit Variations for Recurrent
 
 
 @register("mgu")
-@dataclass(frozen=True)
 class MGU(Unit):
     """Minimal gated unit of Zhou et al. (2016), Table 1: the gate acts on h before the matrix."""
 
@@ -31,7 +29,6 @@ class MGU(Unit):
 
 
 @register("mgu_gate_after")
-@dataclass(frozen=True)
 class MGUGateAfter(Unit):
     """Minimal gated unit as in the code that Zhou et al. (2016) released: gate after the matrix."""
 
@@ -50,7 +47,6 @@ class MGUGateAfter(Unit):
 
 
 @register("mgu1")
-@dataclass(frozen=True)
 class MGU1(Unit):
     """MGU1 of Heck and Salem (2017): the gate does not see the input."""
 
@@ -68,7 +64,6 @@ class MGU1(Unit):
 
 
 @register("mgu2")
-@dataclass(frozen=True)
 class MGU2(Unit):
     """MGU2 of Heck and Salem (2017): the gate sees the state alone, without a bias."""
 
@@ -86,7 +81,6 @@ class MGU2(Unit):
 
 
 @register("mgu3")
-@dataclass(frozen=True)
 class MGU3(Unit):
     """MGU3 of Heck and Salem (2017): the gate is a bias, the same at every step."""
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any
 
 from onegate.expressions import Affine, Unit, relu, sigmoid, tanh
@@ -10,7 +9,6 @@ from onegate.units.registry import register
 
 
 @register("janet")
-@dataclass(frozen=True)
 class JANET(Unit):
     """LSTM with the forget gate alone, of van der Westhuizen and Lasenby (2018).
 
@@ -36,7 +34,6 @@ class JANET(Unit):
 
 
 @register("ligru")
-@dataclass(frozen=True)
 class LiGRU(Unit):
     """Light GRU of Ravanelli et al. (2018): no reset gate, a ReLU candidate; no batch norm here.
 
@@ -60,7 +57,6 @@ class LiGRU(Unit):
 
 
 @register("mingru")
-@dataclass(frozen=True)
 class MinGRU(Unit):
     """The minGRU of Feng et al. (2024), sequential form: neither gate nor candidate sees h."""
 

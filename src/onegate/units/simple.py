@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any, ClassVar
 
 from onegate.expressions import Affine, Unit, relu, sigmoid, tanh
@@ -11,7 +10,6 @@ from onegate.units.registry import register
 
 
 @register("simple")
-@dataclass(frozen=True)
 class Simple(Unit):
     """Simple recurrent network of Elman (1990), in the form of equation 2 of Zhou et al. (2016)."""
 
@@ -26,7 +24,6 @@ class Simple(Unit):
 
 
 @register("irnn")
-@dataclass(frozen=True)
 class IRNN(Unit):
     """ReLU network of Le, Jaitly and Hinton (2015), whose recurrent matrix starts as the identity.
 
@@ -48,7 +45,6 @@ class IRNN(Unit):
 
 
 @register("scrn")
-@dataclass(frozen=True)
 class SCRN(Unit):
     """Structurally constrained network of Mikolov et al. (2015): a slow context s beside h.
 
