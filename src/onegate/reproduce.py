@@ -58,14 +58,17 @@ class Plan:
 def prepare(requests: Sequence[Request], runs: Path, tell: Callable[[str], None]) -> Plan:
     """Looks for the data and measures the time of updates; tasks without data are left out."""
     plan = Plan()
+    without_data: set[str] = set()
     for request in requests:
-        if request.task in plan.not_run:
+        if request.task in without_data:
             continue
         try:
             plan.experiments.append((request, compare.prepare(request, runs)))
-        except DataError as error:
+        except (DataError, RunError) as error:
             plan.not_run[request.task] = str(error)
             tell(f"{request.task} is not run: {error}")
+            if isinstance(error, DataError):
+                without_data.add(request.task)
     return plan
 
 

@@ -17,5 +17,6 @@ def plain_warnings() -> Iterator[None]:
         print(f"onegate: warning: {message}", file=sys.stderr)
 
     with warnings.catch_warnings():
+        warnings.simplefilter("always", UserWarning)
         warnings.showwarning = show
         yield

@@ -1,0 +1,9 @@
+"""`python -m onegate` is the `onegate` command."""
+
+from __future__ import annotations
+
+import sys
+
+from onegate.cli import main
+
+sys.exit(main())
