@@ -77,7 +77,7 @@ def test_without_gradients_only_the_loss_is_computed() -> None:
 def tables_held(loss: Callable[[], torch.Tensor], table: int) -> int:
     """How many arrays of at least `table` bytes a loss and its backward pass hold at once."""
     with torch.profiler.profile(profile_memory=True) as profile:
-        loss().backward()  # type: ignore[no-untyped-call]
+        loss().backward()
     memory = [e for e in profile.profiler.kineto_results.events() if e.name() == "[memory]"]
     held = most = 0
     for event in sorted(memory, key=lambda e: e.start_ns()):

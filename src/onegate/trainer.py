@@ -94,7 +94,7 @@ class Trainer:
         with self.clock.phase("backward"):
             summed = self.recipe.optimizer.loss == "sum_over_steps"
             self.optimizer.zero_grad()
-            (score.loss / (batch.columns if summed else score.predictions)).backward()  # type: ignore[no-untyped-call]
+            (score.loss / (batch.columns if summed else score.predictions)).backward()
         with self.clock.phase("optimizer"):
             self._clip()
             for group in self.optimizer.param_groups:
