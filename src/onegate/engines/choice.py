@@ -11,6 +11,7 @@ from torch import Tensor
 from torch.autograd import forward_ad
 
 from onegate.engines import fused, reference
+from onegate.engines.compiling import constant
 from onegate.engines.direction import Direction
 from onegate.expressions import Graph
 
@@ -84,7 +85,7 @@ def _unavailable(graph: Graph, x: Tensor, directions: Sequence[Direction]) -> st
 
 
 # torch.compile takes the stack for an object even where it is empty: it is to look while it traces.
-@torch.compiler.assume_constant_result  # type: ignore[untyped-decorator]
+@constant
 def _transformed() -> bool:
     """Whether a torch.func transform is active."""
     return torch._C._functorch.peek_interpreter_stack() is not None

@@ -18,6 +18,7 @@ import torch
 from torch import Tensor
 
 from onegate.engines import memory, reference
+from onegate.engines.compiling import constant
 from onegate.engines.direction import Direction
 from onegate.engines.native import BackwardCall, ForwardCall, NativeProgram, library
 from onegate.expressions import Graph, trace
@@ -29,18 +30,17 @@ SPLIT = {"auto": 0, "rows": 1, "columns": 2}
 
 def unavailable(graph: Graph, x: Tensor, directions: Sequence[Direction]) -> str | None:  # noqa: ARG001
     """Why this engine cannot run here, or None."""
-    problem: str | None = _problem()
-    return problem
+    return _problem()
 
 
 # torch.compile is to call these two while it traces and take what they return: followed into, it
 # would trace the loading of the library and the making of programs.
-@torch.compiler.assume_constant_result  # type: ignore[untyped-decorator]
+@constant
 def _problem() -> str | None:
     return library().problem
 
 
-@torch.compiler.assume_constant_result  # type: ignore[untyped-decorator]
+@constant
 def _key_of(graph: Graph) -> str:
     return _key(graph)
 
@@ -183,7 +183,8 @@ def _forward(
     parameters = [p.contiguous() for p in parameters]
     lengths = None if lengths is None else lengths.contiguous()
     out_shape, kept_shape = _shapes(x, start, entry, keep)
-    out, kept = memory.empty(out_shape, x), memory.empty(kept_shape, x)
+    out = memory.empty(out_shape, x)
+    kept = memory.empty(kept_shape, x) if keep else x.new_empty(0)
     last = torch.empty_like(start)
     pointers = _pointers(parameters)
     call = _call(entry.native, x, start, pointers, lengths, out, last, kept if keep else None)
