@@ -41,7 +41,7 @@ $(VENV)/installed-peers: $(VENV)/installed
 	@touch $@
 
 test-peers: $(VENV)/installed-peers
-	KERAS_BACKEND=jax $(BIN)/pytest -q tests/peers
+	KERAS_BACKEND=jax $(BIN)/pytest -q tests/peers tests/bench
 
 bench: $(VENV)/installed
 	$(BIN)/onegate bench
