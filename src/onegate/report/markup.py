@@ -63,6 +63,11 @@ def count(value: int) -> Markup:
     return tag("data", f"{value:,}", value=value)
 
 
+def note_mark(position: int) -> Markup:
+    """The raised number of a note."""
+    return tag("sup", str(position))
+
+
 @dataclass(frozen=True)
 class Column:
     """A column: its heading, and whether numbers stand in it."""
@@ -73,12 +78,17 @@ class Column:
 
 @dataclass(frozen=True)
 class Table:
-    """A table; `over` are headings above the columns' own, each with how many it spans."""
+    """A table.
+
+    over: headings above the columns' own, each with how many it spans. notes: below the table,
+        numbered from 1; `note_mark` refers to them.
+    """
 
     caption: str
     columns: Sequence[Column]
     rows: Sequence[Sequence[str]]
     over: Sequence[tuple[str, int]] = ()
+    notes: Sequence[str] = ()
 
     def __post_init__(self) -> None:
         for row in self.rows:
@@ -104,6 +114,10 @@ class Table:
         return joined(
             tag("p", self.caption, class_="caption"),
             tag("div", table, class_="scroll", role="region", tabindex=0, aria_label=self.caption),
+            *(
+                tag("p", note_mark(position), " ", note, class_="note")
+                for position, note in enumerate(self.notes, start=1)
+            ),
         )
 
     @staticmethod

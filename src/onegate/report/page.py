@@ -98,7 +98,7 @@ def _glance(groups: Sequence[Group]) -> Markup:
             "Tuned: the same units, trained as well as we know. Mean \N{PLUS-MINUS SIGN} standard "
             "deviation over seeds, if there are several. Differences of percentages are in points, "
             "and in colour if they exceed the deviation. † The runs differ from the recipe of that "
-            "name, in length for example; the table of the task says in what.",
+            "name, in length for example; the table of the task has a note on it.",
             class_="note",
         ),
         id="glance",
@@ -125,7 +125,7 @@ def _task(
         parts.append(tables.results(ours).html())
     for compared in inventory.comparisons:
         if compared.task == subject.task:
-            parts.append(tables.comparison(compared).html())
+            parts.append(tables.comparison(compared, ours).html())
     if subject.task == "ptb":
         parts.append(tables.table_2(ours).html())
     if ours:

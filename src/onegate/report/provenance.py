@@ -144,7 +144,9 @@ def command(group: Group) -> str:
 
 def not_run(task: str, groups: Sequence[Group], inventory: Inventory) -> list[str]:
     """What of a task has no finished run, one line each, with the reason and the remedy."""
-    said = []
+    said = [inventory.not_run[task]] if task in inventory.not_run else []
+    if said and not groups:
+        return said
     for name in RECIPES[task]:
         if name == "paper" and SUBJECTS[task].place is None:
             continue
@@ -162,8 +164,6 @@ def _names(units: Sequence[str]) -> str:
 
 
 def _why(task: str, name: str, missing: Sequence[str], inventory: Inventory) -> str:
-    if task in inventory.not_run:
-        return inventory.not_run[task]
     if name == "paper" and "flow" in RECIPES[task]:
         return recipes.summary(task, name)
     started = [run.name for run in inventory.unfinished if run.subject == (task, name)]

@@ -4,12 +4,23 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from onegate import units
 from onegate.graph.properties import STATED_COUNTS
 from onegate.report.groups import PAPER_UNITS, Group, closest, display
-from onegate.report.markup import Column, Markup, Table, count, escaped, joined, number, tag
+from onegate.report.markup import (
+    Column,
+    Markup,
+    Table,
+    count,
+    escaped,
+    joined,
+    note_mark,
+    number,
+    tag,
+)
 from onegate.report.published import TABLE_2_SIZES, Published, find
 from onegate.report.subjects import SUBJECTS, Metric
 from onegate.results import ComparedUnit, Comparison
@@ -91,9 +102,10 @@ def results(groups: Sequence[Group]) -> Table:
     """All runs of one task, by recipe, unit and size."""
     metric = groups[0].metric
     valid = f"valid_{metric.name}"
+    notes = _Notes()
     rows = [
         [
-            joined(f"{group.recipe.name}, {display(group.unit)}", _changes(group)),
+            joined(f"{group.recipe.name}, {display(group.unit)}", notes.mark(group)),
             measured(group, group.quantity, metric),
             stated(group.published()),
             difference(group, group.quantity, metric),
@@ -122,20 +134,34 @@ def results(groups: Sequence[Group]) -> Table:
             Column("as the paper counts"),
         ],
         rows,
+        notes=notes.texts,
     )
 
 
-def _changes(group: Group) -> Markup:
-    """What was changed in the recipe, below its name."""
-    if not group.changes:
-        return Markup()
-    said = [f"{path} {_plain(here)} (not {_plain(there)})" for path, there, here in group.changes]
-    return tag("span", f"but {', '.join(said)}", class_="changes")
+class _Notes:
+    """What was changed in recipes, told once for all rows with the same changes."""
+
+    def __init__(self) -> None:
+        self.texts: list[str] = []
+
+    def mark(self, group: Group | None) -> Markup:
+        """The mark of the note on a group; nothing if it is the recipe as it stands."""
+        if group is None or not group.changes:
+            return Markup()
+        said = [
+            f"{path} {_plain(here)} (not {_plain(there)})" for path, there, here in group.changes
+        ]
+        text = f"{group.recipe.name}, but {', '.join(said)}"
+        if text not in self.texts:
+            self.texts.append(text)
+        return note_mark(self.texts.index(text) + 1)
 
 
 def _plain(value: Any) -> str:
     if isinstance(value, Mapping):
         return json.dumps(dict(value))
+    if isinstance(value, float):
+        return f"{value:g}"
     return f"{value:,}" if isinstance(value, int) and not isinstance(value, bool) else f"{value}"
 
 
@@ -150,16 +176,17 @@ def _count(group: Group, quantity: str) -> str:
     return NONE if value is None else count(int(value))
 
 
-def comparison(compared: Comparison) -> Table:
-    """A comparison as `onegate compare` stored it."""
+def comparison(compared: Comparison, groups: Sequence[Group]) -> Table:
+    """A comparison as `onegate compare` stored it; its runs, if they are here, tell of changes."""
     metric = SUBJECTS[compared.task].metric
+    notes = _Notes()
     rows: list[list[str]] = []
     for unit in compared.units:
         published = find(compared.task, unit.unit, unit.hidden_size, compared.metric)
         several = len(unit.metric_values) > 1
         rows.append(
             [
-                display(unit.unit),
+                joined(display(unit.unit), notes.mark(_group_of(unit, groups))),
                 count(unit.hidden_size),
                 count(len(unit.metric_values)),
                 number(unit.mean, metric.text(unit.mean, unit.spread if several else None)),
@@ -183,7 +210,16 @@ def comparison(compared: Comparison) -> Table:
             Column("as the paper counts"),
         ],
         rows,
+        notes=notes.texts,
     )
+
+
+def _group_of(unit: ComparedUnit, groups: Sequence[Group]) -> Group | None:
+    """The group of the runs of a compared unit."""
+    for group in groups:
+        if any(run.folder.name in unit.runs for run in group.runs):
+            return group
+    return None
 
 
 def table_2(groups: Sequence[Group]) -> Table:
@@ -249,27 +285,38 @@ def parameters() -> Table:
     )
 
 
+@dataclass(frozen=True)
+class _Pair:
+    """Seconds per epoch of GRU and MGU under the same recipe; group: one of the two, if known."""
+
+    recipe: str
+    hidden_size: int
+    gru: float
+    mgu: float
+    how: str
+    group: Group | None
+
+
 def times(groups: Sequence[Group], comparisons: Sequence[Comparison]) -> Table:
     """Time per epoch of MGU over that of GRU, beside the paper's ratio."""
+    notes = _Notes()
     rows: list[list[str]] = []
     for task, subject in SUBJECTS.items():
-        measured_pairs = _pairs_in_turns(task, comparisons) or _pairs_of_runs(task, groups)
-        for recipe, size, gru, mgu, how in measured_pairs:
-            published = [find(task, unit, size, "seconds_per_epoch") for unit in PAPER_UNITS]
-            ratio = NONE
-            if published[0] and published[1]:
-                value = published[1].value / published[0].value
-                ratio = number(value, f"{value:.2f}")
+        for pair in _pairs_in_turns(task, comparisons, groups) or _pairs_of_runs(task, groups):
+            size = pair.hidden_size
+            gru, mgu = (find(task, unit, size, "seconds_per_epoch") for unit in PAPER_UNITS)
+            recipe = tag("span", pair.recipe, notes.mark(pair.group), class_="changes")
             rows.append(
                 [
-                    joined(subject.title, tag("span", recipe, class_="changes")),
+                    joined(subject.title, recipe),
                     count(size),
-                    *map(stated, published),
-                    ratio,
-                    _seconds(gru),
-                    _seconds(mgu),
-                    number(mgu / gru, f"{mgu / gru:.2f}"),
-                    how,
+                    stated(gru),
+                    stated(mgu),
+                    _ratio(mgu.value, gru.value) if gru and mgu else NONE,
+                    _seconds(pair.gru),
+                    _seconds(pair.mgu),
+                    _ratio(pair.mgu, pair.gru),
+                    pair.how,
                 ]
             )
     return Table(
@@ -282,37 +329,41 @@ def times(groups: Sequence[Group], comparisons: Sequence[Comparison]) -> Table:
         ],
         rows,
         over=[("", 2), ("paper", 3), ("measured", 3), ("", 1)],
+        notes=notes.texts,
     )
 
 
-_Pair = tuple[str, int, float, float, str]
+def _ratio(one: float, other: float) -> Markup:
+    return number(one / other, f"{one / other:.2f}")
 
 
-def _pairs_in_turns(task: str, comparisons: Sequence[Comparison]) -> list[_Pair]:
+def _pairs_in_turns(
+    task: str, comparisons: Sequence[Comparison], groups: Sequence[Group]
+) -> list[_Pair]:
     found: list[_Pair] = []
     for compared in comparisons:
-        by_unit: dict[str, ComparedUnit] = {unit.unit: unit for unit in compared.units}
+        by_unit = {unit.unit: unit for unit in compared.units}
         if compared.task != task or not set(PAPER_UNITS) <= set(by_unit):
             continue
         gru, mgu = (by_unit[unit] for unit in PAPER_UNITS)
         if gru.hidden_size == mgu.hidden_size:
-            found.append(
-                (compared.recipe, gru.hidden_size, gru.seconds_per_epoch, mgu.seconds_per_epoch,
-                 "in turns")
-            )  # fmt: skip
+            times = gru.seconds_per_epoch, mgu.seconds_per_epoch
+            group = _group_of(gru, groups)
+            found.append(_Pair(compared.recipe, gru.hidden_size, *times, "in turns", group))
     return found
 
 
 def _pairs_of_runs(task: str, groups: Sequence[Group]) -> list[_Pair]:
     """Pairs of groups that differ in the unit alone."""
     found: list[_Pair] = []
-    seconds = {
-        (g.unit, g.recipe.name, g.hidden_size, str(g.changes)): g.mean("seconds_per_epoch")
-        for g in groups
-        if g.task == task
+    ours = {
+        (g.unit, g.recipe.name, g.hidden_size, str(g.changes)): g for g in groups if g.task == task
     }
-    for (unit, recipe, size, changes), mgu in seconds.items():
-        gru = seconds.get(("gru", recipe, size, changes))
-        if unit == "mgu" and gru and mgu:
-            found.append((recipe, size, gru, mgu, "whole runs"))
+    for (unit, recipe, size, changes), group in ours.items():
+        other = ours.get(("gru", recipe, size, changes))
+        if unit != "mgu" or other is None:
+            continue
+        gru, mgu = (g.mean("seconds_per_epoch") for g in (other, group))
+        if gru and mgu:
+            found.append(_Pair(recipe, size, gru, mgu, "whole runs", group))
     return found
