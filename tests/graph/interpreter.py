@@ -168,6 +168,8 @@ class Machine:
                 dst, init, terms = stage
                 added = [] if init < 0 else [self._read(step, places, init)]
                 for slot, key in terms:
+                    # The engine reads all columns of an operand for every column of the result.
+                    assert step.slots[slot] != step.slots[dst]
                     matrix = parameters[key].T if transposed else parameters[key]
                     added.append(self._read(step, places, slot) @ matrix)
                 places[step.slots[dst][:2]] = torch.stack(added).sum(0)
