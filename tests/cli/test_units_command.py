@@ -9,6 +9,7 @@ import pytest
 from onegate.cli import main
 from onegate.expressions import trace
 from onegate.graph.latex import equations, latex
+from onegate.graph.program import program
 from onegate.units import UNITS
 
 
@@ -63,6 +64,21 @@ def test_json_of_one_and_of_all(capsys: pytest.CaptureFixture[str]) -> None:
     assert mgu["parameters"]["f.W"] == [100, 28]
     assert main(["units", "--json"]) == 0
     assert [unit["name"] for unit in json.loads(capsys.readouterr().out)] == list(UNITS)
+
+
+def test_program_of_one_and_of_all(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["units", "mgu", "--program"]) == 0
+    shown = capsys.readouterr().out
+    assert shown == program(trace(UNITS["mgu"], 28, 100)).describe() + "\n"
+    assert shown.startswith("forward, at every step:\n  product ")
+    assert "\nbackward, at every step:\n" in shown
+    assert "\n  d f.U += " in shown
+    assert main(["units", "--program"]) == 0
+    shown = capsys.readouterr().out
+    assert shown.count("forward, at every step:") == len(UNITS)
+    assert "\n\nmgu: Minimal Gated Unit\nforward, at every step:\n" in shown
+    with pytest.raises(SystemExit):
+        main(["units", "--program", "--json"])
 
 
 def test_errors(capsys: pytest.CaptureFixture[str]) -> None:

@@ -1,4 +1,4 @@
-"""`onegate units`: the registry as a table, one unit in detail, LaTeX or JSON."""
+"""`onegate units`: the registry as a table, one unit in detail, LaTeX, JSON or step program."""
 
 from __future__ import annotations
 
@@ -14,6 +14,7 @@ from rich.text import Text
 
 from onegate.expressions import Graph, trace
 from onegate.graph.latex import equations, latex
+from onegate.graph.program import program
 from onegate.graph.properties import gates, retention
 from onegate.units import UNITS, get
 
@@ -29,6 +30,9 @@ def register(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) ->
     form = parser.add_mutually_exclusive_group()
     form.add_argument("--latex", action="store_true", help="print the equations in LaTeX")
     form.add_argument("--json", action="store_true", help="print everything as JSON")
+    form.add_argument(
+        "--program", action="store_true", help="print the forward and backward stages of a step"
+    )
     parser.set_defaults(run=run)
 
 
@@ -38,6 +42,8 @@ def run(args: argparse.Namespace) -> int:
     graphs = [trace(get(name), args.input_size, args.hidden_size) for name in names]
     if args.latex:
         print("\n\n".join(_latex(graph, titled=not args.name) for graph in graphs))
+    elif args.program:
+        print("\n\n".join(_program(graph, titled=not args.name) for graph in graphs))
     elif args.json:
         described = [_described(graph) for graph in graphs]
         print(json.dumps(described[0] if args.name else described, indent=2, ensure_ascii=False))
@@ -56,6 +62,11 @@ def _size(text: str) -> int:
 
 def _latex(graph: Graph, titled: bool) -> str:
     return f"% {graph.unit.name}: {graph.unit.title}\n{latex(graph)}" if titled else latex(graph)
+
+
+def _program(graph: Graph, titled: bool) -> str:
+    stages = program(graph).describe()
+    return f"{graph.unit.name}: {graph.unit.title}\n{stages}" if titled else stages
 
 
 def _described(graph: Graph) -> dict[str, Any]:
