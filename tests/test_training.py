@@ -153,11 +153,13 @@ def test_the_test_set_is_read_once_unless_its_curve_is_asked_for(
 
     monkeypatch.setattr(Trainer, "measure", watch)
     train(ADDING, tmp_path / "tuned")
-    assert read.count("test") == 1
-    assert read[-1] == "test"
+    assert (read.count("test"), read.count("valid"), read[-1]) == (1, 8, "test")
+    read.clear()
+    train(override(ADDING, ["test_curve=true"]), tmp_path / "both")
+    assert (read.count("test"), read.count("valid")) == (8, 8)
     read.clear()
     train(override(ADDING, ["test_curve=true", "keep=last"]), tmp_path / "curve")
-    assert read.count("test") == read.count("valid") == 8
+    assert (read.count("test"), read.count("valid")) == (8, 1)
 
 
 @pytest.mark.parametrize("made", [ADDING, TEXT], ids=["adding", "text"])

@@ -112,8 +112,7 @@ def _estimate(recipe: Recipe, task: Task, seconds: float) -> float:
     per_epoch = task.updates_per_epoch
     updates = recipe.updates(recipe.length, per_epoch)
     evaluations = updates // recipe.updates(recipe.evaluate_every, per_epoch) + 1
-    seen: set[tasks.Split] = {"valid", "test"} if recipe.test_curve else {"valid"}
-    batches = sum(task.batches_in(split) for split in seen & task.splits)
+    batches = sum(task.batches_in(split) for split in recipe.curves & task.splits)
     return seconds * (updates + _FORWARD_SHARE * evaluations * batches)
 
 

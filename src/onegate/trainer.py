@@ -147,10 +147,8 @@ class Trainer:
         }
         if self.recipe.optimizer.kind in ("sgd", "nesterov"):
             metrics["flow_time"] = self.update * self.recipe.flow_step
-        if "valid" in self.task.splits:
-            metrics |= self.measure("valid")
-        if self.recipe.test_curve:
-            metrics |= self.measure("test")
+        for split in sorted(self.recipe.curves & self.task.splits):
+            metrics |= self.measure(split)
         improved = self._note(metrics.get(f"valid_{self.task.metric}"))
         self.evaluated = self.update
         self.loss_sum, self.loss_count = 0.0, 0

@@ -236,8 +236,9 @@ class _Session:
         update = self._take_kept_model()
         logged = self._logged_at(update)
         metrics = {k: v for k, v in logged.items() if k.startswith(("valid_", "test_"))}
-        if f"test_{self.trainer.task.metric}" not in metrics:
-            metrics |= self.trainer.measure("test")
+        for split in sorted(self.trainer.task.splits - {"train"}):
+            if f"{split}_{self.trainer.task.metric}" not in metrics:
+                metrics |= self.trainer.measure(split)
         counts = models.count_parameters(self.trainer.recipe, self.trainer.model)
         result = {
             "update": update,

@@ -203,7 +203,8 @@ class Recipe(Checked):
     length, evaluate_every: in units of `clock`: epochs, updates, or the flow time
         s = updates x lr / (1 - momentum).
     test_curve: the test metric is logged at every evaluation, as in the paper's figures. It never
-        chooses anything; without it the test set is read once, at the end.
+        chooses anything; without it the test set is read once, at the end. The validation metric
+        is logged unless it would choose nothing and only cost time beside a test curve.
     keep: the model that counts at the end, the `last` one or the `best` on the validation set.
     reasons: for fields, by dotted path, why they are what they are.
     """
@@ -270,12 +271,22 @@ class Recipe(Checked):
     def _check_choice(self) -> None:
         if self.optimizer.kind == "nesterov" and not self.optimizer.momentum:
             raise RecipeError("optimizer.kind=nesterov needs optimizer.momentum above 0")
-        chooses = self.keep == "best" or self.schedule.kind == "plateau"
-        if chooses and isinstance(self.data, ImdbData) and not self.data.valid:
+        if self.chooses and isinstance(self.data, ImdbData) and not self.data.valid:
             raise RecipeError(
                 "keep=best and schedule.kind=plateau choose on a validation set: "
                 "data.valid must be above 0"
             )
+
+    @property
+    def chooses(self) -> bool:
+        """Whether anything depends on the validation metric."""
+        return self.keep == "best" or self.schedule.kind == "plateau"
+
+    @property
+    def curves(self) -> set[Literal["valid", "test"]]:
+        """The sets on which every evaluation measures."""
+        tested: set[Literal["valid", "test"]] = {"test"} if self.test_curve else set()
+        return tested | ({"valid"} if self.chooses or not self.test_curve else set())
 
     @property
     def flow_step(self) -> float:
