@@ -4,7 +4,7 @@ import importlib.metadata
 
 project = "onegate"
 author = "The onegate authors"
-copyright = "2026, The onegate authors"  # noqa: A001
+copyright = "2026, The onegate authors"
 release = importlib.metadata.version("onegate")
 extensions = ["myst_parser", "sphinx.ext.autodoc", "sphinx.ext.mathjax", "sphinx.ext.napoleon"]
 myst_enable_extensions = ["dollarmath", "colon_fence"]
