@@ -113,7 +113,7 @@ class Folded(Unit):
 
     def step(self, x: Any, h: Any) -> Any:
         a = relu(self.W[x])
-        return (self.p + a) - (a * self.p) * (0.25 * h - 3) + (2 - a) * (self.p - h)
+        return (self.p + a) - (a * self.p) * (0.25 * h - 3) + (2 - a * -self.p) * (self.p - h)
 
 
 class Misleading(Unit):
@@ -139,7 +139,7 @@ def test_a_map_with_two_users_has_its_own_box() -> None:
 
 def test_vectors_and_numbers_stand_in_the_operation_that_uses_them() -> None:
     texts = {text for text, _, _ in shown(Folded())}
-    assert texts >= {r"p{+}", r"p{\odot}", r"0.25{\times}", "{-}3", "2{-}", "p{-}"}
+    assert texts >= {r"p{+}", r"p{\odot}", r"0.25{\times}", "{-}3", "2{-}", "p{-}", "{-}p"}
 
 
 def test_names_that_would_mislead_are_left_out() -> None:

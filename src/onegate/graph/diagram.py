@@ -189,8 +189,9 @@ def _operation(node: Value) -> str:
         sign = r"\times"
     if node.op in ("add", "mul") and not leaves[0]:
         leaves.reverse()
+    before, after = leaves if len(leaves) == 2 else ("", leaves[0])
     # Braces keep the sign from taking the space of a sign between two operands.
-    return f"{leaves[0]}{{{sign}}}{leaves[1]}"
+    return f"{before}{{{sign}}}{after}"
 
 
 def _leaf(value: Value) -> str:

@@ -6,6 +6,7 @@ kept state is the line y = 0. Channels between boxes are as wide as the wires in
 
 from __future__ import annotations
 
+import contextlib
 import functools
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -14,12 +15,12 @@ from onegate.graph.diagram import Box, Diagram
 from onegate.graph.grid import ACROSS, ALONG, EAST, NORTH, SOUTH, Port
 from onegate.graph.layering import frame
 from onegate.graph.placement import placements
-from onegate.graph.routing import Net, Routes, Target
+from onegate.graph.routing import Net, NoRouteError, Routes, Target
 
 Point = tuple[float, float]
 Size = tuple[float, float]
 
-_CANDIDATES, _IMPROVED = 12, 6  # placements that are wired, and those whose wires are improved
+_CANDIDATES, _IMPROVED = 12, 3  # placements that are wired, and those whose wires are improved
 _SEARCHES = 1000  # shortest paths after which wiring, and improving, comes to an end
 _ROW, _MOVED = 4.0, 0.5  # the cost of a row, and of a row between an old state and the new one
 _LANE = 9.0  # between parallel wires
@@ -84,20 +85,24 @@ def _best_routes(diagram: Diagram) -> Routes:
     for framed in (frame(diagram, spare) for spare in (0, 1)):
         for rows in placements(framed, _CANDIDATES):
             if sum(routes.searches for routes in laid) < _SEARCHES:
-                laid.append(Routes(framed, rows))
-
-    def cost(routes: Routes) -> float:
-        rows = routes.grid.rows
-        states = [r for r, box in zip(rows, diagram.boxes, strict=True) if box.kind == "state"]
-        results = [r for r, box in zip(rows, diagram.boxes, strict=True) if box.kind == "result"]
-        moved = sum(abs(old - new) for old, new in zip(states, results, strict=True))
-        return routes.cost + _ROW * routes.grid.frame.rows + _MOVED * moved
-
+                with contextlib.suppress(NoRouteError):
+                    laid.append(Routes(framed, rows))
+    if not laid:
+        raise NoRouteError(f"a unit of {len(diagram.boxes)} boxes has too many wires to be drawn")
     improved: list[Routes] = []
-    for routes in sorted(laid, key=cost)[:_IMPROVED]:
+    for routes in sorted(laid, key=_cost)[:_IMPROVED]:
         if sum(done.searches for done in improved) < _SEARCHES:
             improved.append(routes.improve(_SEARCHES))
-    return min(improved, key=cost)
+    return min(improved, key=_cost)
+
+
+def _cost(routes: Routes) -> float:
+    """Wires, rows, and how far a state leaves from the height where it entered."""
+    boxes, rows = routes.diagram.boxes, routes.grid.rows
+    states = [row for row, box in zip(rows, boxes, strict=True) if box.kind == "state"]
+    results = [row for row, box in zip(rows, boxes, strict=True) if box.kind == "result"]
+    moved = sum(abs(old - new) for old, new in zip(states, results, strict=True))
+    return routes.cost + _ROW * routes.grid.frame.rows + _MOVED * moved
 
 
 class _Geometry:

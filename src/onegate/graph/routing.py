@@ -26,7 +26,7 @@ _LANES = (3, 5, 8, 12)
 Target = tuple[int, int]
 
 
-class NoRouteError(Exception):
+class NoRouteError(ValueError):
     """The channels are too narrow for all wires."""
 
 
@@ -63,19 +63,12 @@ class Routes:
     """
 
     def __init__(self, frame: Frame, rows: Rows) -> None:
+        self.diagram = frame.diagram
         self.searches = 0
         for lanes in _LANES:
             self.grid = Grid(frame, rows, lanes)
-            self.diagram = frame.diagram
-            self.nets: dict[int, Net] = {}
-            self.used: dict[int, dict[int, int]] = {}
-            self.crossings = 0
-            try:
-                for source in self._order():
-                    self._lay(source)
+            if self._lay_all():
                 return
-            except NoRouteError:
-                continue
         raise NoRouteError(f"{len(frame.edges)} wires do not fit into {lanes} lanes")
 
     @property
@@ -107,6 +100,23 @@ class Routes:
         for box in self.diagram.boxes:
             pairs.update(combinations(sorted(set(box.sources)), 2))
         return [*((source,) for source in sorted(self.nets)), *sorted(pairs)]
+
+    def _lay_all(self) -> bool:
+        """Lays every net; one that finds no way is laid first in a new attempt."""
+        order = self._order()
+        for _ in range(len(order)):
+            self.nets: dict[int, Net] = {}
+            self.used: dict[int, dict[int, int]] = {}
+            self.crossings = 0
+            try:
+                for source in order:
+                    self._lay(source)
+            except NoRouteError:
+                order.remove(source)
+                order.insert(0, source)
+            else:
+                return True
+        return False
 
     def _order(self) -> list[int]:
         """The highway first, then short nets before long ones."""
@@ -174,7 +184,7 @@ class Routes:
 
     def _open_ports(self, net: Net, target: Target) -> Iterator[Port]:
         """Ports of a box that no other wire is at or next to; the highway enters at the left."""
-        highway, place = self.grid.frame.highway, target[0]
+        highway, (place, slot) = self.grid.frame.highway, target
         taken = [
             port
             for other in (*self.nets.values(), net)
@@ -182,6 +192,7 @@ class Routes:
             if box == place
         ]
         straight = place in highway and net.source in highway
+        straight &= self.diagram.boxes[place].sources.index(net.source) == slot  # h * h has two
         for port in self.grid.ports[place]:
             free = all(p.side != port.side or abs(p.place - port.place) > 1 for p in taken)
             if free and (port.side == "left" or not straight):
