@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -10,6 +11,7 @@ from onegate import compare, data, reproduce
 from onegate.compare import Request
 from onegate.recipes import TASKS, values
 from onegate.results import finished_runs, run_name
+from onegate.training import train
 from tests import small_data
 
 SMALL = ("data.train=60", "data.valid=20", "data.test=20", "model.hidden_size=8", "batch_size=20")
@@ -56,8 +58,20 @@ def test_runs_and_report(tmp_path: Path) -> None:
     assert "4 runs, about 0:0" in told[-1]
     again: list[str] = []
     reproduce.reproduce([ADDING, TEXT], tmp_path / "runs", tmp_path / "out", again.append)
-    assert again[-1].count("finished") == 4
-    assert "4 runs, about 0:00 in all" in again[-1]
+    assert again[-1].count("finished") == 2
+    assert "0 runs, about 0:00 in all" in again[-1]
+
+
+def test_a_plan_goes_on_where_it_was_stopped(tmp_path: Path) -> None:
+    plan = reproduce.prepare([ADDING], tmp_path, print)
+    first, _ = plan.runs()[0]
+    train(first, tmp_path / run_name(first))
+    assert "mgu, 8 units, seed 0: finished" in reproduce.describe(plan, tmp_path)
+    assert "gru, 8 units, seed 0: about 0:0" in reproduce.describe(plan, tmp_path)
+    reproduce.execute(plan, tmp_path, print)
+    assert reproduce.prepare([ADDING], tmp_path, print).finished == [ADDING]
+    more = replace(ADDING, seeds=(0, 1))
+    assert reproduce.prepare([more], tmp_path, print).finished == []
 
 
 def test_tasks_without_data_are_named_and_the_others_run(

@@ -18,7 +18,7 @@ from onegate import files, recipes, tasks, units
 from onegate.graph.properties import parameter_count
 from onegate.models import count_parameters
 from onegate.recipes import Recipe, RecipeError
-from onegate.results import ComparedUnit, Comparison, run_name
+from onegate.results import ComparedUnit, Comparison, RunFolder, run_name
 from onegate.tasks import Task
 from onegate.trainer import Trainer
 
@@ -50,8 +50,9 @@ class Request:
 
     @property
     def digest(self) -> str:
-        """Tells apart the files of requests that differ in units or settings."""
-        content = json.dumps([self.units, self.settings])
+        """Tells apart the files of requests that differ in units or recipes, not in seeds."""
+        asked = [recipes.to_json(recipe) | {"reasons": None} for recipe in self.recipes()]
+        content = json.dumps(asked, sort_keys=True)
         return hashlib.sha256(content.encode()).hexdigest()[:8]
 
     def recipes(self) -> list[Recipe]:
@@ -191,6 +192,17 @@ def compare(request: Request, folder: Path, run: Runner) -> Comparison:
     return finish(request, prepare(request, folder), folder, run)
 
 
+def is_finished(request: Request, folder: Path) -> bool:
+    """Whether the comparison is stored, and all of its runs are done."""
+    path = folder / f"{_stem(request)}.json"
+    if not path.exists():
+        return False
+    made = Comparison.read(path)
+    seeds = {len(row.runs) for row in made.units} == {len(request.seeds)}
+    names = [name for row in made.units for name in row.runs]
+    return seeds and all(RunFolder(folder / name).is_done() for name in names)
+
+
 def finish(
     request: Request, contenders: Sequence[Contender], folder: Path, run: Runner
 ) -> Comparison:
@@ -218,7 +230,7 @@ def finish(
         for contender in contenders
     )
     made = Comparison(request.task, request.recipe, request.match, metric, rows)
-    store(made, folder, request.digest)
+    store(made, folder, _stem(request))
     return made
 
 
@@ -227,9 +239,13 @@ def _metric(result: Mapping[str, Any]) -> str:
     return next(n for n in result if n.startswith("test_") and n != "test_loss")
 
 
-def store(made: Comparison, folder: Path, digest: str) -> None:
-    """Writes a comparison as JSON and as CSV; comparisons of other settings stay."""
-    stem = f"comparison-{made.task}-{made.recipe}-{made.match}-{digest}"
+def _stem(request: Request) -> str:
+    """A name for the comparison's files; those of other settings have other names."""
+    return f"comparison-{request.task}-{request.recipe}-{request.match}-{request.digest}"
+
+
+def store(made: Comparison, folder: Path, stem: str) -> None:
+    """Writes a comparison as JSON and as CSV."""
     made.write(folder / f"{stem}.json")
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")

@@ -39,9 +39,11 @@ FULL = (
 class Plan:
     """What will be run.
 
-    experiments: with the units as they were matched and measured. not_run: reasons by task.
+    experiments: with the units as they were matched and measured. finished: what was done before.
+    not_run: reasons by task.
     """
 
+    finished: list[Request] = field(default_factory=list)
     experiments: list[tuple[Request, list[Contender]]] = field(default_factory=list)
     not_run: dict[str, str] = field(default_factory=dict)
 
@@ -62,6 +64,9 @@ def prepare(requests: Sequence[Request], runs: Path, tell: Callable[[str], None]
     for request in requests:
         if request.task in without_data:
             continue
+        if compare.is_finished(request, runs):
+            plan.finished.append(request)
+            continue
         try:
             plan.experiments.append((request, compare.prepare(request, runs)))
         except (DataError, RunError) as error:
@@ -73,28 +78,30 @@ def prepare(requests: Sequence[Request], runs: Path, tell: Callable[[str], None]
 
 
 def describe(plan: Plan, runs: Path) -> str:
-    """The runs of a plan, which of them are finished, and how long the others will take."""
-    lines, left = [], 0.0
+    """What is finished, and how long each of the other runs will take."""
+    lines = [
+        f"{request.task}/{request.recipe} {' '.join((*request.units, *request.settings))}: finished"
+        for request in plan.finished
+    ]
+    left = 0.0
     for recipe, seconds in plan.runs():
-        done = is_finished(recipe, runs)
+        done = RunFolder(runs / run_name(recipe)).is_done()
         left += 0 if done else seconds
         size = recipe.model.hidden_size
-        name = f"{recipe.task}/{recipe.name} {recipe.unit} {size} units, seed {recipe.seed}"
-        lines.append(f"{name:<55} {'finished' if done else 'about ' + duration(seconds)}")
-    lines.append(f"{len(lines)} runs, about {duration(left)} in all")
+        name = f"{recipe.task}/{recipe.name} {recipe.unit}, {size} units, seed {recipe.seed}"
+        lines.append(f"{name}: {'finished' if done else 'about ' + duration(seconds)}")
+    lines.append(f"{len(plan.runs())} runs, about {duration(left)} in all")
     return "\n".join(lines)
-
-
-def is_finished(recipe: Recipe, runs: Path) -> bool:
-    """Whether a run has been done before."""
-    return RunFolder(runs / run_name(recipe)).status().get("state") == "done"
 
 
 def execute(plan: Plan, runs: Path, tell: Callable[[str], None]) -> None:
     """Runs a plan; a run that fails is told and noted, and the others go on."""
     planned = plan.runs()
     names = [run_name(recipe) for recipe, _ in planned]
-    seconds = [0.0 if is_finished(recipe, runs) else estimate for recipe, estimate in planned]
+    seconds = [
+        0.0 if RunFolder(runs / name).is_done() else estimate
+        for name, (_, estimate) in zip(names, planned, strict=True)
+    ]
     with RunsProgress(seconds) as progress:
 
         def run(recipe: Recipe, folder: Path) -> Mapping[str, Any]:

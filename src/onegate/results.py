@@ -122,6 +122,10 @@ class RunFolder:
         path = self.path / "status.json"
         return files.read_json(path) if path.exists() else {}
 
+    def is_done(self) -> bool:
+        """Whether the run is finished."""
+        return bool(self.status().get("state") == "done")
+
     def note_status(self, state: State, **more: Any) -> None:
         """Replaces status.json."""
         files.write_json(self.path / "status.json", {"state": state, **more})

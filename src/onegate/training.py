@@ -75,7 +75,7 @@ def _is_finished(run: RunFolder, recipe: Recipe, resume: bool) -> bool:
             f"{run.path} holds a run of another recipe; they differ in {', '.join(different)}. "
             "Choose another folder with --run"
         )
-    return run.status().get("state") == "done"
+    return run.is_done()
 
 
 @contextmanager
