@@ -56,12 +56,11 @@ def tuned(unit: str) -> Recipe:
         evaluate_every=1,
         keep="best",
         reasons={
-            "optimizer.kind": "finds the marked numbers within a few epochs where Adagrad's "
-            "falling steps need hundreds",
-            "optimizer.clip_norm": "single batches give gradients that are ten times longer "
-            "than others while the marks are being found",
-            "schedule.kind": "the last digits of the error are noise of the step size; it ends "
-            "with ever smaller steps",
+            "optimizer.kind": "MGU's validation error is below 0.01 after six epochs and below "
+            "0.001 after eleven; the paper's runs take hundreds",
+            "optimizer.clip_norm": "a guard against single steep batches",
+            "schedule.kind": "in the end the error is noise of the step size, so the steps become "
+            "ever smaller",
         },
     )
 

@@ -94,9 +94,9 @@ def _tuned(task: _Task, unit: str) -> Recipe:
             if rows
             else "784 steps: the units start with memory spans spread over the sequence (Tallec "
             "and Ollivier 2018)",
-            "optimizer.clip_norm": "late in training single batches give gradients far longer "
-            "than the rest",
-            "schedule.kind": "the last tenths of a per cent come with small steps",
+            "optimizer.clip_norm": "a guard against single steep batches",
+            "schedule.kind": "in the end accuracy is limited by the step size, so the steps become "
+            "ever smaller",
             "schedule.warmup": "Adam's estimates of the gradient's scale are poor at first",
         },
     )
