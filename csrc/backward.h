@@ -63,13 +63,15 @@ template <class T> class Backward : Pass<T> {
     this->layout_rows(carver, carry_, p_.states, rows_);
     this->layout_rows(carver, carried_, p_.states, rows_);
     this->layout_rows(carver, chunks_, code_.chunks, rows);
-    int64_t largest = 0;
+    int64_t largest = 0, highest = 0;
     map_sums_.clear();
     for (const MapLayout& m : maps_) {
       map_sums_.push_back(carver.take<T>(panels<T>(m.width) * m.height * kPanel<T>));
       largest = std::max(largest, packed_size<T>(rows, m.width));
+      highest = std::max(highest, m.height);
     }
     operands_ = carver.take<T>(largest);
+    gradients_ = carver.take<T>(rows * highest);
     for (int32_t parameter : reduced_)
       sums_[parameter] = carver.take<T>(p_.parameters[parameter].rows);
   }
@@ -277,8 +279,8 @@ template <class T> class Backward : Pass<T> {
       if (plan_.columns) barrier.wait();
       const Slot& output = code_.slots[p_.maps[m].output];
       const Columns c = this->share(maps_[m].height);
-      outer_product(map_sums_[m], maps_[m].height, chunks_[output.index], output.width, operands_,
-                    offsets_.back(), maps_[m].width, c.first, c.last);
+      outer_product(map_sums_[m], maps_[m].height, chunks_[output.index], output.width, gradients_,
+                    operands_, offsets_.back(), maps_[m].width, c.first, c.last);
       if (plan_.columns) barrier.wait();
     }
   }
@@ -317,7 +319,7 @@ template <class T> class Backward : Pass<T> {
   std::vector<MapLayout> maps_;
   std::vector<int32_t> reduced_;
   std::vector<int64_t> offsets_;  // first row of each step in the chunk's arrays
-  T *input_ = nullptr, *grad_input_ = nullptr, *operands_ = nullptr;
+  T *input_ = nullptr, *grad_input_ = nullptr, *operands_ = nullptr, *gradients_ = nullptr;
   std::vector<T*> prev_, next_, carry_, carried_, chunks_, map_sums_;
 };
 
@@ -341,25 +343,30 @@ void write_gradients(const og_backward& call, const Plan& plan,
     for (size_t m = 0; m < p.maps.size(); ++m) {
       const MapSums& map = p.maps[m];
       const MapLayout layout = map_layout(p, map);
-      const auto total = [&](int64_t row, int64_t column) {
-        T sum = 0;
-        for (const Backward<T>* part : parts)
-          sum += part->map_sums(m)[(column / kPanel<T> * layout.height + row) * kPanel<T> +
-                                   column % kPanel<T>];
-        return sum;
+      // Columns [column, column + width) of one row, summed over the parts.
+      const auto total = [&](T* to, int64_t row, int64_t column, int64_t width) {
+        for (int64_t c = 0; c < width;) {
+          const int64_t offset = (column + c) % kPanel<T>;
+          const int64_t run = std::min(width - c, kPanel<T> - offset);
+          const int64_t at =
+              ((column + c) / kPanel<T> * layout.height + row) * kPanel<T> + offset;
+          copy_row(to + c, parts[0]->map_sums(m) + at, run);
+          for (size_t part = 1; part < parts.size(); ++part)
+            each(to + c, to + c, parts[part]->map_sums(m) + at, run,
+                 [](Vec<T> x, Vec<T> y) { return x + y; });
+          c += run;
+        }
       };
-      for (size_t o = 0; o < map.operands.size(); ++o) {
-        const int64_t parameter = map.operands[o].parameter;
-        const int64_t width = p.parameters[parameter].columns;
-        written[parameter] = true;
-        for (int64_t row = first(layout.height); row < last(layout.height); ++row)
-          for (int64_t c = 0; c < width; ++c)
-            grad(d, parameter)[row * width + c] = total(row, layout.columns[o] + c);
+      for (int64_t row = first(layout.height); row < last(layout.height); ++row) {
+        for (size_t o = 0; o < map.operands.size(); ++o) {
+          const int64_t parameter = map.operands[o].parameter;
+          const int64_t width = p.parameters[parameter].columns;
+          total(grad(d, parameter) + row * width, row, layout.columns[o], width);
+        }
+        if (map.bias >= 0) total(grad(d, map.bias) + row, row, layout.width - 1, 1);
       }
-      if (map.bias < 0) continue;
-      written[map.bias] = true;
-      for (int64_t row = first(layout.height); row < last(layout.height); ++row)
-        grad(d, map.bias)[row] = total(row, layout.width - 1);
+      for (const Factor& operand : map.operands) written[operand.parameter] = true;
+      if (map.bias >= 0) written[map.bias] = true;
     }
     for (int64_t i = 0; i < count; ++i) {
       if (written[i]) continue;

@@ -198,23 +198,35 @@ OG_INLINE void outer_tile_of(int64_t rows, A... arguments) {
   }
 }
 
-// sums += left' right for columns [first, last) of left (k x height): sums is stored by panels,
-// each height x kPanel.
+constexpr int64_t kOuterRows = 96;  // columns of the left-hand side that stay in second-level cache
+
+// sums += left' right for columns [first, last) of left (k x height, row stride `stride`): sums is
+// stored by panels, each height x kPanel. `scratch` has room for k x height numbers.
 template <class T>
-void outer_product(T* sums, int64_t height, const T* left, int64_t stride, const T* packed,
-                   int64_t k, int64_t width, int64_t first, int64_t last) {
+void outer_product(T* sums, int64_t height, const T* left, int64_t stride, T* scratch,
+                   const T* packed, int64_t k, int64_t width, int64_t first, int64_t last) {
   constexpr int64_t P = kPanel<T>;
-  for (int64_t p = 0; p < panels<T>(width); ++p) {
-    const T* right = packed + p * k * P;
-    const bool narrow = width - p * P <= kLanes<T>;
-    row_blocks(last - first, [&](int64_t row, int64_t block) {
-      T* to = sums + (p * height + first + row) * P;
-      const T* from = left + first + row;
-      if (narrow)
-        outer_tile_of<T, 1>(block, to, from, stride, right, k);
-      else
-        outer_tile_of<T, 2>(block, to, from, stride, right, k);
+  for (int64_t group = first; group < last; group += kOuterRows) {
+    const int64_t rows = std::min(kOuterRows, last - group);
+    // The columns of a tile side by side: read once along the rows, then as often as needed.
+    row_blocks(rows, [&](int64_t row, int64_t block) {
+      T* to = scratch + (group + row) * k;
+      const T* from = left + group + row;
+      for (int64_t j = 0; j < k; ++j)
+        for (int64_t i = 0; i < block; ++i) to[j * block + i] = from[j * stride + i];
     });
+    for (int64_t p = 0; p < panels<T>(width); ++p) {
+      const T* right = packed + p * k * P;
+      const bool narrow = width - p * P <= kLanes<T>;
+      row_blocks(rows, [&](int64_t row, int64_t block) {
+        T* to = sums + (p * height + group + row) * P;
+        const T* from = scratch + (group + row) * k;
+        if (narrow)
+          outer_tile_of<T, 1>(block, to, from, block, right, k);
+        else
+          outer_tile_of<T, 2>(block, to, from, block, right, k);
+      });
+    }
   }
 }
 
