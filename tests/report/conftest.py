@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 from pathlib import Path
+from unittest import mock
 
 import pytest
 
 from onegate import report
+from onegate.report import figures
+from onegate.report.figures import Figure
+from onegate.report.groups import grouped
 from tests.report import synthetic
 from tests.report.reading import ReadPage
 
@@ -20,9 +24,16 @@ def everything(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="session")
-def reported(everything: Path) -> Path:
-    """The page's path."""
-    return report.write(everything, everything.parent / "report")
+def drawn(everything: Path) -> dict[str, Figure]:
+    """The figures by name."""
+    return {figure.name: figure for figure in figures.draw(grouped(synthetic.read(everything)))}
+
+
+@pytest.fixture(scope="session")
+def reported(everything: Path, drawn: dict[str, Figure]) -> Path:
+    """The page's path; its figures, which take most of the time, are not drawn again."""
+    with mock.patch.object(figures, "draw", return_value=list(drawn.values())):
+        return report.write(everything, everything.parent / "report")
 
 
 @pytest.fixture(scope="session")

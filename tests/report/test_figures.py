@@ -28,11 +28,6 @@ def rows(figure: Figure) -> list[dict[str, str]]:
     return list(csv.DictReader(io.StringIO(figure.data)))
 
 
-@pytest.fixture(scope="module")
-def drawn(everything: Path) -> dict[str, Figure]:
-    return made(everything)
-
-
 def test_which_figures_there_are(drawn: dict[str, Figure]) -> None:
     assert (
         list(drawn)

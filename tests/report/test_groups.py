@@ -50,6 +50,14 @@ def test_the_group_that_stands_for_a_unit_is_not_chosen_by_its_result(tmp_path: 
     assert closest(read(tmp_path), "gru", ("paper", "flow")) is None
 
 
+def test_the_recipe_as_it_stands_goes_before_its_size(tmp_path: Path) -> None:
+    synthetic.seeds(tmp_path, "ptb", "paper", "mgu", [120.0], ["model.hidden_size=50"])
+    synthetic.seeds(tmp_path, "ptb", "paper", "mgu", [80.0], ["length=3"])
+    chosen = closest(read(tmp_path), "mgu", ("paper", "flow"))
+    assert chosen is not None
+    assert chosen.hidden_size == 50
+
+
 def test_labels_tell_groups_apart(tmp_path: Path) -> None:
     synthetic.seeds(tmp_path, "imdb", "flow", "mgu", [0.5])
     synthetic.seeds(tmp_path, "imdb", "flow", "mgu", [0.5], ["data.input=bag_index"])

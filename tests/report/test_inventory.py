@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import random
 import shutil
 from pathlib import Path
 from typing import Any
@@ -10,7 +11,8 @@ from typing import Any
 import pytest
 
 from onegate.recipes import recipe
-from onegate.report import inventory, note_not_run
+from onegate.report import inventory, note_not_run, page
+from onegate.report.groups import grouped
 from tests.report import synthetic
 
 
@@ -114,3 +116,32 @@ def test_word_left_about_what_was_not_run_is_read(tmp_path: Path) -> None:
     note_not_run(tmp_path / "runs", {"imdb": "no data"})
     assert inventory.take(tmp_path / "runs").not_run == {"imdb": "no data"}
     assert inventory.take(tmp_path).not_run == {}
+
+
+def test_a_copy_of_a_run_counts_once(tmp_path: Path, run: Path) -> None:
+    shutil.copytree(run, tmp_path / "results" / "again")
+    found = inventory.take(tmp_path)
+    assert [found.name(one) for one in found.finished] == [run.name]
+    assert [(one.name, one.why) for one in found.copies] == [
+        ("results/again", f"a copy of {run.name}")
+    ]
+    edit(tmp_path / "results" / "again" / "status.json", result={"test_mse": 0.004})
+    assert len(inventory.take(tmp_path).finished) == 2
+
+
+@pytest.mark.parametrize("name", ["recipe.json", "status.json", "machine.json", "metrics.jsonl"])
+def test_no_damage_stops_a_report(tmp_path: Path, run: Path, name: str) -> None:
+    """Bytes at random places replaced by others; what still counts must make a page."""
+    whole = (run / name).read_bytes()
+    noise = random.Random(name)
+    counted = 0
+    for _ in range(40):
+        content = bytearray(whole)
+        for _ in range(noise.randint(1, 4)):
+            content[noise.randrange(len(content))] = noise.randrange(256)
+        (run / name).write_bytes(content[: noise.choice([len(content), noise.randrange(1, 400)])])
+        found = inventory.take(tmp_path)
+        assert len(found.finished) + len(found.unfinished) + len(found.damaged) == 1
+        page.build(grouped(found.finished), [], found)
+        counted += len(found.finished)
+    assert counted < 40

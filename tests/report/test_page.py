@@ -10,6 +10,7 @@ import pytest
 
 from onegate import report
 from onegate.graph.properties import STATED_COUNTS
+from onegate.recipes import override, recipe
 from onegate.report.published import PUBLISHED
 from onegate.report.subjects import SUBJECTS
 from tests.report import synthetic
@@ -199,7 +200,7 @@ def test_left_out_runs_are_named(page: ReadPage) -> None:
     text = page.sections["left-out"].text
     assert re.search(r"mnist_permuted-tuned-mgu-\S+: stopped after update 550", text)
     assert "damaged: damaged/recipe.json is not JSON" in text
-    assert "2 more could not be used" in page.sections[""].text
+    assert "Left out: 1 unfinished, 1 damaged." in page.sections[""].text
 
 
 def test_every_figure_is_there_with_words_for_it(reported: Path, page: ReadPage) -> None:
@@ -236,12 +237,28 @@ def test_a_folder_with_a_nasty_name(tmp_path: Path) -> None:
 
 
 def test_two_machines_are_told_apart(tmp_path: Path) -> None:
-    synthetic.seeds(tmp_path, "adding", "tuned", "mgu", [0.001])
-    other = {**synthetic.MACHINE, "threads": 8, "resumed_with": [{"torch": "9.9"}]}
-    synthetic.seeds(tmp_path, "adding", "tuned", "gru", [0.001], machine=other)
+    resumed = {**synthetic.MACHINE, "resumed_with": [{"torch": "9.9"}]}
+    facts = {"gru": {**synthetic.MACHINE, "threads": 8}, "mgu": synthetic.MACHINE, "lstm": resumed}
+    for unit, machine in facts.items():
+        synthetic.seeds(tmp_path, "adding", "tuned", unit, [0.001, 0.002], machine=machine)
     read = ReadPage(report.write(tmp_path, tmp_path / "report").read_text())
-    assert [cell.text for cell in read.sections["machines"].table("Machines").row("threads")] == [
-        "threads", "8", "2",
-    ]  # fmt: skip
+    threads = read.sections["machines"].table("Machines").row("threads")
+    assert [cell.text for cell in threads] == ["threads", "8", "2", "2"]
     machines = [row[6].text for row in read.sections["adding"].table("Finished runs").rows[1:]]
-    assert machines == ["Aresumed with torch 9.9", "B"]
+    assert machines == ["A", "A", "C", "C", *["Bresumed with torch 9.9"] * 2]
+
+
+def test_recipes_and_units_of_other_versions_are_shown_with_a_note(tmp_path: Path) -> None:
+    known = recipe("adding", "tuned", "mgu")
+    synthetic.finished(tmp_path, replace(known, name="older"), 0.25)
+    synthetic.finished(tmp_path, replace(known, unit="unheard_of"), 0.5)
+    flowing = override(recipe("ptb", "tuned", "mgu"), ["schedule.kind=constant", "clock=flow_time",
+                       "schedule.start=0", "schedule.factor=0.5"])  # fmt: skip
+    synthetic.finished(tmp_path, flowing, 90.0)
+    read = ReadPage(report.write(tmp_path, tmp_path / "report").read_text())
+    table = read.sections["adding"].table("Results")
+    assert table.cell("older, MGU2", "test").values == [0.25]
+    assert table.cell("tuned, unheard_of1", "test").values == [0.5]
+    assert "2 older, but the recipe or the unit is not known" in read.sections["adding"].text
+    assert "--recipe older" not in read.sections["adding"].text
+    assert read.sections["ptb"].figures == ["ptb-tuned-flow-curves"]

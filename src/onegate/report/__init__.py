@@ -66,9 +66,9 @@ def _nothing(found: Inventory) -> str:
     if not found.root.is_dir():
         return f"there is no folder {found.root} with runs to report on: {start}"
     text = f"no finished run in {found.root}: {start}"
-    for what, left_out in (("unfinished", found.unfinished), ("damaged", found.damaged)):
+    for kind, left_out in found.left_out.items():
         for one in left_out:
-            text += f"\n  {what}: {one.name}: {one.why}"
+            text += f"\n  {kind}: {one.name}: {one.why}"
     if found.unfinished:
         text += (
             f"\nGo on with one by: onegate train --run {found.root}/{found.unfinished[0].name} "

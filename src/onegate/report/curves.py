@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from onegate import recipes
+from onegate.recipes import RECIPES
 from onegate.report.groups import Group
 
 Numbers = NDArray[np.float64]
@@ -45,6 +46,8 @@ def axis(group: Group) -> Axis:
     The flow is shown at the paper's epochs: the recipe's whole flow time stands for the whole of
     the paper's training, of which the recipe `paper` has the number of epochs.
     """
+    if group.recipe.clock == "flow_time" and "flow" not in RECIPES[group.task]:
+        return Axis("flow_time", "flow time s")
     if group.recipe.clock == "flow_time":
         flow, paper = (recipes.recipe(group.task, name, "mgu") for name in ("flow", "paper"))
         time_of_100_epochs = flow.length / paper.length * 100

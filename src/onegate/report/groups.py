@@ -87,13 +87,19 @@ class Group:
         return published.find(self.task, self.unit, self.hidden_size, quantity or self.quantity)
 
     @cached_property
+    def named(self) -> Recipe | None:
+        """The recipe of that name as it stands; None for a recipe or a unit not known here."""
+        try:
+            return recipes.recipe(self.task, self.recipe.name, self.unit)
+        except ValueError:
+            return None
+
+    @cached_property
     def changes(self) -> tuple[tuple[str, Any, Any], ...]:
         """Where the runs differ from the recipe of that name: field, there, here."""
-        try:
-            named = recipes.recipe(self.task, self.recipe.name, self.unit)
-        except ValueError:  # a unit or a recipe that is not registered here
+        if self.named is None:
             return ()
-        pairs = zip(recipes.values(named), recipes.values(self.recipe), strict=True)
+        pairs = zip(recipes.values(self.named), recipes.values(self.recipe), strict=True)
         return tuple(
             (path, there, here)
             for (path, there), (_, here) in pairs
@@ -101,10 +107,15 @@ class Group:
         )
 
     @property
+    def is_as_named(self) -> bool:
+        """Whether the runs are the recipe of that name, apart from size and seed."""
+        return self.named is not None and not self.changes
+
+    @property
     def away_from_size(self) -> int:
         """How far the number of hidden units is from that of the recipe of that name."""
-        named = recipes.recipe(self.task, self.recipe.name, "mgu")
-        return abs(self.hidden_size - named.model.hidden_size)
+        own = self.named.model.hidden_size if self.named else self.hidden_size
+        return abs(self.hidden_size - own)
 
 
 def display(unit: str) -> str:
@@ -160,6 +171,7 @@ def closest(groups: Sequence[Group], unit: str, names: Sequence[str]) -> Group |
     def distance(group: Group) -> tuple[Any, ...]:
         return (
             group.published() is None,
+            group.named is None,
             len(group.changes),
             names.index(group.recipe.name),
             group.away_from_size,

@@ -36,8 +36,15 @@ class Inventory:
     finished: tuple[Run, ...]
     unfinished: tuple[LeftOut, ...]
     damaged: tuple[LeftOut, ...]
+    copies: tuple[LeftOut, ...]
     comparisons: tuple[Comparison, ...]
     not_run: Mapping[str, str]
+
+    @property
+    def left_out(self) -> dict[str, tuple[LeftOut, ...]]:
+        """What is not used, by kind."""
+        kinds = {"unfinished": self.unfinished, "damaged": self.damaged, "copies": self.copies}
+        return {kind: found for kind, found in kinds.items() if found}
 
     def name(self, run: Run) -> str:
         """The run's folder as seen from the folder that was read."""
@@ -54,7 +61,7 @@ def take(root: Path) -> Inventory:
         try:
             run = Run.read(folder)
             _check(run)
-        except (ValueError, KeyError, TypeError, AttributeError, OSError) as error:
+        except (ValueError, KeyError, TypeError, AttributeError, ArithmeticError, OSError) as error:
             damaged.append(LeftOut(name, _reason(error, root)))
             continue
         if run.state == "done":
@@ -63,14 +70,30 @@ def take(root: Path) -> Inventory:
             subject = (run.recipe.task, run.recipe.name)
             unfinished.append(LeftOut(name, f"{run.state}{_progress(run)}", subject))
     comparisons, unreadable = _comparisons(root)
+    originals, copies = _without_copies(finished, root)
     return Inventory(
         root,
-        tuple(finished),
+        originals,
         tuple(unfinished),
         (*damaged, *unreadable),
+        copies,
         comparisons,
         _noted_not_run(root),
     )
+
+
+def _without_copies(runs: list[Run], root: Path) -> tuple[tuple[Run, ...], tuple[LeftOut, ...]]:
+    """A run that lies in two folders counts once: its times to the last digit give it away."""
+    originals: list[Run] = []
+    copies: list[LeftOut] = []
+    for run in runs:
+        same = [one for one in originals if (one.recipe, one.result) == (run.recipe, run.result)]
+        if same:
+            why = f"a copy of {relative(same[0].folder, root)}"
+            copies.append(LeftOut(relative(run.folder, root), why))
+        else:
+            originals.append(run)
+    return tuple(originals), tuple(copies)
 
 
 def note_not_run(root: Path, reasons: Mapping[str, str]) -> None:

@@ -57,13 +57,14 @@ def _header(inventory: Inventory) -> Markup:
         ("parameters", "Parameters"),
         ("machines", "Machines"),
     ]
-    left_out = len(inventory.unfinished) + len(inventory.damaged)
+    left_out = sum(len(found) for found in inventory.left_out.values())
     if left_out:
         links.append(("left-out", "Left out"))
     said = [f"{_runs(len(inventory.finished))} read."]
     notice = Markup()
     if left_out:
-        text = f"{left_out} more could not be used: unfinished or damaged. They are "
+        kinds = ", ".join(f"{len(found)} {kind}" for kind, found in inventory.left_out.items())
+        text = f"Left out: {kinds}. They are "
         notice = tag("p", text, tag("a", "named below", href="#left-out"), ".", class_="notice")
     return tag(
         "header",
@@ -169,7 +170,7 @@ def _figure(figure: Figure) -> Markup:
 
 
 def _was_run(groups: Sequence[Group], inventory: Inventory, machines: Machines) -> Markup:
-    commands = "\n".join(provenance.command(group) for group in groups)
+    commands = "\n".join(provenance.command(group) for group in groups if group.named)
     return tag(
         "details",
         tag("summary", "What was run: ", provenance.in_short(groups, machines)),
@@ -213,19 +214,13 @@ def _parameters() -> Markup:
 
 
 def _left_out(inventory: Inventory) -> Iterator[Markup]:
-    if not inventory.unfinished and not inventory.damaged:
-        return
-    yield tag(
-        "section",
-        tag("h2", "Left out"),
-        _named("Unfinished runs", inventory.unfinished),
-        _named("Damaged", inventory.damaged),
-        id="left-out",
-    )
+    if inventory.left_out:
+        lists = [
+            joined(tag("h3", _capital(kind)), tag("ul", *map(_named, found)))
+            for kind, found in inventory.left_out.items()
+        ]
+        yield tag("section", tag("h2", "Left out"), *lists, id="left-out")
 
 
-def _named(heading: str, left_out: Sequence[LeftOut]) -> Markup:
-    if not left_out:
-        return Markup()
-    items = [tag("li", code(one.name), f": {one.why}") for one in left_out]
-    return joined(tag("h3", heading), tag("ul", *items))
+def _named(one: LeftOut) -> Markup:
+    return tag("li", code(one.name), f": {one.why}")

@@ -146,7 +146,7 @@ def _caption_over_training(available: int, drawn: Sequence[Curve], measured: str
         parts.append("Dotted: the paper's end result.")
     if not metric.higher_is_better:
         parts.append("Logarithmic.")
-    if any(line.group.changes for line in drawn):
+    if not all(line.group.is_as_named for line in drawn):
         parts.append("The recipe was changed: see the notes below the table.")
     if len(drawn) < available:
         parts.append(f"{len(drawn)} of {available} curves are shown; the table has all.")

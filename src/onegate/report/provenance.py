@@ -130,11 +130,10 @@ def in_short(groups: Sequence[Group], machines: Machines) -> str:
 
 
 def command(group: Group) -> str:
-    """The command that gives a group's runs again; for other seeds, another `seed`."""
+    """The command that gives a group's first run again; the others have another `seed`."""
     words = ["onegate", "train", group.task, "--unit", group.unit, "--recipe", group.recipe.name]
-    named = recipes.recipe(group.task, group.recipe.name, "mgu")
     settings = {path: here for path, _, here in group.changes}
-    if group.hidden_size != named.model.hidden_size:
+    if group.away_from_size:
         settings["model.hidden_size"] = group.hidden_size
     settings["seed"] = group.seeds[0]
     for path, value in settings.items():

@@ -95,7 +95,7 @@ def at_a_glance(groups: Sequence[Group]) -> Table:
 
 def _marked(group: Group, text: str) -> Markup:
     """A dagger where the runs are not the recipe as it stands."""
-    return joined(text, tag("sup", "†")) if group.changes else escaped(text)
+    return escaped(text) if group.is_as_named else joined(text, tag("sup", "†"))
 
 
 def results(groups: Sequence[Group]) -> Table:
@@ -146,12 +146,13 @@ class _Notes:
 
     def mark(self, group: Group | None) -> Markup:
         """The mark of the note on a group; nothing if it is the recipe as it stands."""
-        if group is None or not group.changes:
+        if group is None or group.is_as_named:
             return Markup()
         said = [
             f"{path} {_plain(here)} (not {_plain(there)})" for path, there, here in group.changes
         ]
-        text = f"{group.recipe.name}, but {', '.join(said)}"
+        unknown = "the recipe or the unit is not known to this version"
+        text = f"{group.recipe.name}, but {', '.join(said) or unknown}"
         if text not in self.texts:
             self.texts.append(text)
         return note_mark(self.texts.index(text) + 1)
