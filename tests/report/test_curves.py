@@ -8,6 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from onegate.recipes import recipe
 from onegate.report.curves import axis, curve, quantity
 from onegate.report.groups import Group, grouped
 from tests.report import synthetic
@@ -26,19 +27,19 @@ def group(root: Path) -> Group:
         ("imdb", "flow", 160, "epoch / 100 of the paper"),
         ("mnist_rows", "flow", 160, "epoch / 100 of the paper"),
         ("mnist_pixels", "flow", 160, "epoch / 100 of the paper"),
-        ("mnist_rows", "tuned", 20, "epoch"),
-        ("ptb", "paper", 30, "passes over the text (the paper's epoch / 1,316)"),
+        ("mnist_rows", "tuned", None, "epoch"),
+        ("ptb", "paper", None, "passes over the text (the paper's epoch / 1,316)"),
     ],
 )
 def test_axes_are_the_papers(
-    tmp_path: Path, task: str, name: str, ends_at: float, label: str
+    tmp_path: Path, task: str, name: str, ends_at: float | None, label: str
 ) -> None:
     """The paper's runs on IMDB and MNIST are 16,000 epochs long, its figures divide by 100."""
     synthetic.seeds(tmp_path, task, name, "mgu", [0.5])
     only = group(tmp_path)
     shown = axis(only)
     x = curve(only, shown, f"valid_{only.metric.name}").x
-    assert x[-1] == pytest.approx(ends_at)
+    assert x[-1] == pytest.approx(ends_at or only.recipe.length)
     assert shown.label == label
     if name == "flow":
         assert shown.second is not None
@@ -46,7 +47,8 @@ def test_axes_are_the_papers(
 
 
 def test_a_shorter_flow_is_a_part_of_the_axis(tmp_path: Path) -> None:
-    synthetic.seeds(tmp_path, "mnist_rows", "flow", "mgu", [0.5], ["length=2"])
+    quarter = recipe("mnist_rows", "flow", "mgu").length / 4
+    synthetic.seeds(tmp_path, "mnist_rows", "flow", "mgu", [0.5], [f"length={quarter}"])
     only = group(tmp_path)
     assert curve(only, axis(only), "test_accuracy").x[-1] == pytest.approx(40)
 

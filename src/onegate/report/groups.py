@@ -7,7 +7,7 @@ import statistics
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
+from typing import Any, NamedTuple
 
 from onegate import recipes
 from onegate.recipes import RECIPES, Recipe
@@ -20,6 +20,14 @@ from onegate.results import Run
 PAPER_UNITS = ("gru", "mgu")
 # Told apart in columns of their own, not among the changes.
 _IN_COLUMNS = ("unit", "seed", "reasons", "model.hidden_size")
+
+
+class Change(NamedTuple):
+    """A field of a recipe, as the named recipe has it and as the runs have it."""
+
+    path: str
+    there: Any
+    here: Any
 
 
 @dataclass(frozen=True, eq=False)
@@ -95,16 +103,24 @@ class Group:
             return None
 
     @cached_property
-    def changes(self) -> tuple[tuple[str, Any, Any], ...]:
-        """Where the runs differ from the recipe of that name: field, there, here."""
+    def differences(self) -> tuple[Change, ...]:
+        """Where the runs differ from the recipe of that name, apart from what columns tell."""
         if self.named is None:
             return ()
         pairs = zip(recipes.values(self.named), recipes.values(self.recipe), strict=True)
         return tuple(
-            (path, there, here)
+            Change(path, there, here)
             for (path, there), (_, here) in pairs
             if there != here and path not in _IN_COLUMNS
         )
+
+    @cached_property
+    def changes(self) -> tuple[Change, ...]:
+        """Those of the differences that bear on the result."""
+        recipe = self.recipe
+        chooses = recipe.keep == "best" or recipe.schedule.kind == "plateau"
+        only_watched = ("test_curve",) if chooses else ("test_curve", "evaluate_every")
+        return tuple(change for change in self.differences if change.path not in only_watched)
 
     @property
     def is_as_named(self) -> bool:

@@ -132,7 +132,7 @@ def in_short(groups: Sequence[Group], machines: Machines) -> str:
 def command(group: Group) -> str:
     """The command that gives a group's first run again; the others have another `seed`."""
     words = ["onegate", "train", group.task, "--unit", group.unit, "--recipe", group.recipe.name]
-    settings = {path: here for path, _, here in group.changes}
+    settings = {path: here for path, _, here in group.differences}
     if group.away_from_size:
         settings["model.hidden_size"] = group.hidden_size
     settings["seed"] = group.seeds[0]

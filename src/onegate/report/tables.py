@@ -103,9 +103,10 @@ def results(groups: Sequence[Group]) -> Table:
     metric = groups[0].metric
     valid = f"valid_{metric.name}"
     notes = _Notes()
+    sized = len({group.hidden_size for group in groups}) > 1
     rows = [
         [
-            joined(f"{group.recipe.name}, {display(group.unit)}", notes.mark(group)),
+            joined(_row_name(group, sized), notes.mark(group)),
             measured(group, group.quantity, metric),
             stated(group.published()),
             difference(group, group.quantity, metric),
@@ -136,6 +137,11 @@ def results(groups: Sequence[Group]) -> Table:
         rows,
         notes=notes.texts,
     )
+
+
+def _row_name(group: Group, sized: bool) -> str:
+    parts = [group.recipe.name, display(group.unit), *([str(group.hidden_size)] if sized else [])]
+    return ", ".join(parts)
 
 
 class _Notes:
