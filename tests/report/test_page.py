@@ -194,6 +194,12 @@ def test_a_reason_left_in_the_folder_is_told(tmp_path: Path) -> None:
     synthetic.seeds(tmp_path, "adding", "tuned", "mgu", [0.001])
     report.note_not_run(tmp_path, {"imdb": "aclImdb_v1.tar.gz was not found"})
     read = ReadPage(report.write(tmp_path, tmp_path / "report").read_text())
+    glance = read.sections["glance"].table("Results")
+    assert glance.cell("IMDB movie reviews, MGU", "paper").text == "62.6%"
+    assert glance.cell("IMDB movie reviews, MGU", "measured").text == "not run"
+    assert glance.cell("Penn TreeBank, MGU", "paper").text == "105.89"
+    assert glance.cell("The adding problem, MGU", "tuned").values == [0.001]
+    assert not [row for row in glance.rows if "permuted" in row[0].text]
     text = read.sections["imdb"].text
     assert text.count("aclImdb_v1.tar.gz was not found") == 1
     assert "no finished run" not in text

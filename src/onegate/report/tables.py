@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from onegate import units
+from onegate import recipes, units
 from onegate.graph.properties import STATED_COUNTS
 from onegate.report.groups import PAPER_UNITS, Group, closest, display
 from onegate.report.markup import (
@@ -65,17 +65,18 @@ def at_a_glance(groups: Sequence[Group]) -> Table:
         ours = [g for g in groups if g.task == subject.task]
         metric = subject.metric
         quantity = f"test_{metric.name}"
-        for unit in PAPER_UNITS if ours else ():
+        for unit in PAPER_UNITS if ours or subject.place else ():
             group = closest(ours, unit, AS_PUBLISHED)
             tuned = closest(ours, unit, ("tuned",))
-            size = (group or tuned or ours[0]).hidden_size
+            papers = recipes.recipe(subject.task, "paper", unit).model.hidden_size
+            size = group.hidden_size if group else papers
             rows.append(
                 [
                     tag("a", f"{subject.title}, {display(unit)}", href=f"#{subject.task}"),
                     stated(find(subject.task, unit, size, quantity)),
-                    _marked(group, measured(group, quantity, metric)) if group else NONE,
+                    _marked(group, measured(group, quantity, metric)) if group else "not run",
                     difference(group, quantity, metric),
-                    _marked(tuned, measured(tuned, quantity, metric)) if tuned else NONE,
+                    _marked(tuned, measured(tuned, quantity, metric)) if tuned else "not run",
                     metric.label,
                 ]
             )
