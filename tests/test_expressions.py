@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import cProfile
 import math
 import sys
 from collections.abc import Callable
@@ -285,3 +286,17 @@ def test_a_value_shows_what_it_is() -> None:
         "<W_f: 2>",
         "<sigmoid(W_f): 2>",
     ]
+
+
+def test_a_profiler_goes_on_after_tracing() -> None:
+    class Traced(Unit):
+        W_h = Affine()
+
+        def step(self, x: Any, h: Any) -> Any:
+            return tanh(self.W_h[h, x])
+
+    with cProfile.Profile() as profile:
+        graph = trace(Traced(), 2, 3)
+        len(graph.nodes)
+    assert list(graph.parameters) == ["h.U", "h.W", "h.b"]
+    assert any("len" in str(entry.code) for entry in profile.getstats())

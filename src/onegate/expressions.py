@@ -17,6 +17,7 @@ a `Graph`, from which everything else is derived.
 from __future__ import annotations
 
 import copy
+import cProfile
 import functools
 import linecache
 import sys
@@ -522,12 +523,16 @@ class _local_names:  # noqa: N801 - reads as a with-statement
         self.names: dict[int, str] = {}
 
     def __enter__(self) -> dict[int, str]:
-        self.before = sys.getprofile()
+        self.before: Any = sys.getprofile()
         sys.setprofile(self._profile)
         return self.names
 
     def __exit__(self, *_: object) -> None:
-        sys.setprofile(self.before)
+        if isinstance(self.before, cProfile.Profile):  # not a function, and so not to be set
+            sys.setprofile(None)
+            self.before.enable()
+        else:
+            sys.setprofile(self.before)
 
     def _profile(self, frame: FrameType, event: str, _: Any) -> None:
         if event != "return" or type(frame.f_locals.get("self")) is not self.kind:
