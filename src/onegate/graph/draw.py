@@ -319,7 +319,7 @@ class _Painter:
         else:
             self._centred((x, y), box.text or _parameters(box), _TEXT)
         if box.label:
-            height = max(4.0, 3.0 - _ink(box.label, _TEXT).y0)
+            height = max(5.0, 4.0 - _ink(box.label, _TEXT).y0)
             corner = self._at((place.right + 4, place.middle[1] - height))
             self._text(corner, f"${box.label}$", _TEXT, colour, ha="left")
 
