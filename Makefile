@@ -43,6 +43,9 @@ $(VENV)/installed-peers: $(VENV)/installed
 test-peers: $(VENV)/installed-peers
 	KERAS_BACKEND=jax $(BIN)/pytest -q tests/peers tests/bench
 
+sanitize: $(VENV)/installed
+	$(BIN)/python -m tests.native.sanitize
+
 bench: $(VENV)/installed
 	$(BIN)/onegate bench
 
