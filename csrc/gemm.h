@@ -198,7 +198,8 @@ OG_INLINE void outer_tile_of(int64_t rows, A... arguments) {
   }
 }
 
-constexpr int64_t kOuterRows = 96;  // columns of the left-hand side that stay in second-level cache
+constexpr int64_t kOuterRows = 96;    // columns of the left-hand side that stay in second-level cache
+constexpr int64_t kOuterPanels = 16;  // panels of the right-hand side from which copying them pays
 
 // sums += left' right for columns [first, last) of left (k x height, row stride `stride`): sums is
 // stored by panels, each height x kPanel. `scratch` has room for k x height numbers.
@@ -208,8 +209,9 @@ void outer_product(T* sums, int64_t height, const T* left, int64_t stride, T* sc
   constexpr int64_t P = kPanel<T>;
   for (int64_t group = first; group < last; group += kOuterRows) {
     const int64_t rows = std::min(kOuterRows, last - group);
-    // The columns of a tile side by side: read once along the rows, then as often as needed.
-    row_blocks(rows, [&](int64_t row, int64_t block) {
+    // The columns of a tile side by side: read once along the rows, then once for every panel.
+    const bool copied = panels<T>(width) >= kOuterPanels;
+    row_blocks(copied ? rows : 0, [&](int64_t row, int64_t block) {
       T* to = scratch + (group + row) * k;
       const T* from = left + group + row;
       for (int64_t j = 0; j < k; ++j)
@@ -220,11 +222,12 @@ void outer_product(T* sums, int64_t height, const T* left, int64_t stride, T* sc
       const bool narrow = width - p * P <= kLanes<T>;
       row_blocks(rows, [&](int64_t row, int64_t block) {
         T* to = sums + (p * height + group + row) * P;
-        const T* from = scratch + (group + row) * k;
+        const T* from = copied ? scratch + (group + row) * k : left + group + row;
+        const int64_t step = copied ? block : stride;
         if (narrow)
-          outer_tile_of<T, 1>(block, to, from, block, right, k);
+          outer_tile_of<T, 1>(block, to, from, step, right, k);
         else
-          outer_tile_of<T, 2>(block, to, from, block, right, k);
+          outer_tile_of<T, 2>(block, to, from, step, right, k);
       });
     }
   }
