@@ -48,7 +48,9 @@ def test_a_terminal_gets_a_live_line(monkeypatch: pytest.MonkeyPatch) -> None:
     output.started("a run")
     output.updated(HERE)
     (task,) = output.progress.tasks
-    assert (task.completed, task.total, task.description) == (30, 120, str(HERE))
+    assert (task.completed, task.total, task.description) == (30, 120, f"{HERE}  ")
+    output.evaluated(HERE, {"valid_mse": 0.125, "lr": 1})
+    assert task.description == f"{HERE}  valid_mse 0.125"
     output.ended()
 
 

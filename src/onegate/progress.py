@@ -89,6 +89,7 @@ class Live(Lines):
             SpinnerColumn(), BarColumn(20), TextColumn("{task.description}"), console=self.console
         )
         self.bar = self.progress.add_task("starting")
+        self.last_metrics = ""
 
     def started(self, title: str) -> None:
         """Prints the title and begins the live line."""
@@ -97,9 +98,16 @@ class Live(Lines):
 
     def updated(self, position: Position) -> None:
         """Moves the line on."""
+        text = f"{position}  {self.last_metrics}"
         self.progress.update(
-            self.bar, completed=position.update, total=position.total, description=str(position)
+            self.bar, completed=position.update, total=position.total, description=text
         )
+
+    def evaluated(self, position: Position, metrics: Mapping[str, float]) -> None:
+        """Prints position and metrics; the live line shows these metrics from now on."""
+        super().evaluated(position, metrics)
+        self.last_metrics = _shown(metrics)
+        self.updated(position)
 
     def ended(self) -> None:
         """Leaves the terminal as it was."""
