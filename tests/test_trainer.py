@@ -259,3 +259,16 @@ def test_time_is_accounted_for() -> None:
     for phase in ("forward", "backward", "optimizer", "data", "evaluation"):
         assert seconds[phase] > 0
     assert sum(subject.clock.shares().values()) == pytest.approx(1)
+
+
+def test_same_bits_with_several_threads() -> None:
+    """Sizes at which torch and the engines do share out the work."""
+    sizes = ["model.hidden_size=70", "model.embedding=70", "batch_size=40", "data.steps=20"]
+    before = torch.get_num_threads()
+    torch.set_num_threads(2)
+    try:
+        one, other = (run(text(*sizes, "data.train=2000", "length=2"))[0] for _ in range(2))
+    finally:
+        torch.set_num_threads(before)
+    for p, q in zip(one.model.parameters(), other.model.parameters(), strict=True):
+        assert torch.equal(p, q)
