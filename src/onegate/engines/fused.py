@@ -70,17 +70,24 @@ def run(
 
 @dataclass(frozen=True)
 class _Entry:
-    """per_row: how many numbers are kept for each step and row; size: of the output."""
+    """per_row: how many numbers are kept for each step and row; size: of the output.
+
+    width: of all states; shapes: of the parameters.
+    """
 
     graph: Graph
     native: NativeProgram
     per_row: int
     size: int
+    width: int
+    shapes: tuple[tuple[int, ...], ...]
 
     @classmethod
     def of(cls, graph: Graph) -> _Entry:
         native = NativeProgram.of(program(graph))
-        return cls(graph, native, native.kept_size(1, 1, 1), graph.states[0].size or 0)
+        sizes = [state.size or 0 for state in graph.states]
+        shapes = tuple(graph.parameters.values())
+        return cls(graph, native, native.kept_size(1, 1, 1), sizes[0], sum(sizes), shapes)
 
 
 # Programs by the key under which operators name them. A key of a registered unit can be resolved
@@ -100,7 +107,10 @@ def _key(graph: Graph) -> str:
     }
     if type(UNITS.get(unit.name)) is not type(unit):
         named["process"] = id(type(unit))
-    key = json.dumps(named)
+    try:
+        key = json.dumps(named)
+    except TypeError:  # an option that is no plain data names nothing in another process
+        key = json.dumps({**named, "options": repr(unit.options()), "process": id(unit)})
     if key not in _ENTRIES:
         _ENTRIES[key] = _Entry.of(graph)
     return key
@@ -119,6 +129,36 @@ def _entry(key: str) -> _Entry:
         graph = trace(unit, named["input_size"], named["hidden_size"], named["bias"])
         entry = _ENTRIES[key] = _Entry.of(graph)
     return entry
+
+
+def _check(
+    entry: _Entry, x: Tensor, start: Tensor, parameters: Sequence[Tensor], lengths: Tensor | None
+) -> None:
+    """Refuses tensors other than the program is made for: it would read what is not theirs."""
+    dtype, shape, directions = x.dtype, x.shape, start.shape[0]
+    if shape[2] != entry.graph.input_size:
+        raise _wrong(entry, "x", x, (*shape[:2], entry.graph.input_size), dtype)
+    own = directions, shape[1], entry.width
+    if start.shape != own or start.dtype is not dtype or not start.is_cpu:
+        raise _wrong(entry, "start", start, own, dtype)
+    if lengths is not None and (lengths.shape != shape[1:2] or lengths.dtype is not torch.int64):
+        raise _wrong(entry, "lengths", lengths, shape[1:2], torch.int64)
+    shapes = directions * entry.shapes
+    if len(parameters) != len(shapes):
+        name = entry.graph.unit.name
+        raise ValueError(f"{name}: {len(parameters)} parameters came, expected {len(shapes)}")
+    for parameter, expected in zip(parameters, shapes, strict=True):
+        if parameter.shape != expected or parameter.dtype is not dtype or not parameter.is_cpu:
+            raise _wrong(entry, "a parameter", parameter, expected, dtype)
+
+
+def _wrong(
+    entry: _Entry, name: str, t: Tensor, shape: tuple[int, ...], dtype: torch.dtype
+) -> ValueError:
+    return ValueError(
+        f"{entry.graph.unit.name}: {name} is {tuple(t.shape)}, {t.dtype} on {t.device}; "
+        f"expected {tuple(shape)}, {dtype} on cpu"
+    )
 
 
 def _rows_contiguous(t: Tensor) -> Tensor:
@@ -179,6 +219,7 @@ def _forward(
     keep: bool,
 ) -> tuple[Tensor, Tensor, Tensor]:
     entry = _entry(key)
+    _check(entry, x, start, parameters, lengths)
     x, start = _rows_contiguous(x), start.contiguous()
     parameters = [p.contiguous() for p in parameters]
     lengths = None if lengths is None else lengths.contiguous()
@@ -253,6 +294,35 @@ def _backward(
     return [for_x, for_start, *for_parameters]
 
 
+def _backward_operator(
+    x: Tensor,
+    start: Tensor,
+    parameters: list[Tensor],
+    lengths: Tensor | None,
+    key: str,
+    out: Tensor,
+    kept: Tensor,
+    grad_out: Tensor | None,
+    grad_last: Tensor | None,
+    grad_x: bool,
+) -> list[Tensor]:
+    """`_backward` for whoever calls the operator; autograd's own tensors need no check."""
+    entry = _entry(key)
+    _check(entry, x, start, parameters, lengths)
+    out_shape, kept_shape = _shapes(x, start, entry, True)
+    given: list[tuple[str, Tensor | None, tuple[int, ...]]] = [
+        ("out", out, out_shape),
+        ("kept", kept if kept.numel() else None, kept_shape),  # nothing at all is refused later
+        ("grad_out", grad_out, out_shape),
+        ("grad_last", grad_last, start.shape),
+    ]
+    for name, tensor, shape in given:
+        if tensor is not None and (tensor.shape != shape or tensor.dtype is not x.dtype):
+            raise _wrong(entry, name, tensor, shape, x.dtype)
+    out, kept = _rows_contiguous(out), kept.contiguous()
+    return _backward(x, start, parameters, lengths, key, out, kept, grad_out, grad_last, grad_x)
+
+
 def _backward_fake(
     x: Tensor,
     start: Tensor,
@@ -268,7 +338,7 @@ def _backward_fake(
 
 
 _LIBRARY.impl("forward", _forward, "CPU")
-_LIBRARY.impl("backward", _backward, "CPU")
+_LIBRARY.impl("backward", _backward_operator, "CPU")
 torch.library.register_fake("onegate::forward", _forward_fake, lib=_LIBRARY)
 torch.library.register_fake("onegate::backward", _backward_fake, lib=_LIBRARY)
 

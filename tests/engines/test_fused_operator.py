@@ -1,0 +1,164 @@
+"""The operators refuse tensors that a program is not made for, and programs find their units."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor, nn
+
+import onegate
+from onegate.engines import fused
+from onegate.engines.native import NativeError
+from onegate.expressions import Affine, Unit, sigmoid, tanh, trace
+from onegate.units import UNITS
+
+T, B, D, N = 4, 3, 5, 9
+GRAPH = trace(UNITS["mgu"], D, N)
+FORWARD, BACKWARD = torch.ops.onegate.forward.default, torch.ops.onegate.backward.default
+
+
+def arguments() -> dict[str, Any]:
+    """Of the forward operator."""
+    return {
+        "x": torch.randn(T, B, D),
+        "start": torch.zeros(1, B, N),
+        "parameters": [torch.randn(shape) for shape in GRAPH.parameters.values()],
+        "lengths": torch.tensor([4, 1, 2]),
+        "key": fused._key(GRAPH),
+        "keep": True,
+    }
+
+
+WRONG: dict[str, tuple[str, Callable[[Any], Any], str]] = {
+    "x too narrow": ("x", lambda x: x[..., 1:], r"mgu: x is \(4, 3, 4\), .* expected \(4, 3, 5\)"),
+    "x of more rows": ("x", lambda x: x.repeat(1, 2, 1), r"start is .* expected \(1, 6, 9\)"),
+    "x in float64": ("x", lambda x: x.double(), r"start is .* expected .* torch.float64"),
+    "start too narrow": ("start", lambda s: s[..., 1:], r"start is \(1, 3, 8\), .* \(1, 3, 9\)"),
+    "start in float64": ("start", lambda s: s.double(), "start is .* torch.float64"),
+    "too few lengths": ("lengths", lambda n: n[1:], r"lengths is \(2,\), .* expected \(3,\)"),
+    "lengths in int32": ("lengths", lambda n: n.int(), "lengths is .* torch.int32"),
+    "a length of 0": ("lengths", lambda n: n - 1, "length 0 of row 1 is not between 1 and the 4"),
+    "too few parameters": ("parameters", lambda p: p[1:], "5 parameters came, expected 6"),
+    "parameters of two directions": ("parameters", lambda p: 2 * p, "12 parameters came"),
+    "a smaller parameter": (
+        "parameters",
+        lambda p: [p[0][1:], *p[1:]],
+        r"a parameter is \(8, 9\), .* expected \(9, 9\)",
+    ),
+    "a parameter in float64": (
+        "parameters",
+        lambda p: [*p[:-1], p[-1].double()],
+        r"a parameter is \(9,\), torch.float64 on cpu; expected \(9,\), torch.float32",
+    ),
+}
+
+
+@pytest.mark.parametrize("case", WRONG)
+def test_what_a_program_is_not_made_for_is_refused(case: str) -> None:
+    name, change, message = WRONG[case]
+    given = arguments()
+    out, _, kept = FORWARD(*given.values())
+    given[name] = change(given[name])
+    with pytest.raises((ValueError, NativeError), match=message):
+        FORWARD(*given.values())
+    del given["keep"]
+    with pytest.raises((ValueError, NativeError), match=message):
+        BACKWARD(*given.values(), out, kept, out, None, True)
+
+
+def test_half_precision_is_refused() -> None:
+    given = arguments()
+    given |= {"x": given["x"].half(), "start": given["start"].half()}
+    given["parameters"] = [p.half() for p in given["parameters"]]
+    with pytest.raises(NativeError, match="bits is 16, not 32 or 64"):
+        FORWARD(*given.values())
+
+
+@pytest.mark.parametrize("name", ["out", "kept", "grad_out", "grad_last"])
+def test_the_backward_pass_refuses_what_is_too_small(name: str) -> None:
+    given = arguments()
+    out, last, kept = FORWARD(*given.values())
+    del given["keep"]
+    rest = {"out": out, "kept": kept, "grad_out": out, "grad_last": last}
+    BACKWARD(*given.values(), *rest.values(), True)
+    rest[name] = rest[name].flatten()[:-1]
+    with pytest.raises(ValueError, match=f"mgu: {name} is "):
+        BACKWARD(*given.values(), *rest.values(), True)
+
+
+def test_a_forward_pass_that_kept_nothing_has_no_backward_pass() -> None:
+    given = arguments()
+    out, _, kept = FORWARD(*(given | {"keep": False}).values())
+    del given["keep"]
+    with pytest.raises(NativeError, match="the forward pass kept nothing"):
+        BACKWARD(*given.values(), out, kept, out, None, True)
+
+
+@pytest.mark.parametrize(
+    "parameter", [torch.randn(N, D, dtype=torch.float64), torch.randn(N, D - 1)]
+)
+def test_a_layer_whose_parameter_was_exchanged(parameter: Tensor) -> None:
+    layer = onegate.MGU(D, N)
+    layer.get_submodule("l0.h").W = nn.Parameter(parameter)
+    for grad in (True, False):
+        with torch.set_grad_enabled(grad), pytest.raises(ValueError, match="a parameter is"):
+            layer(torch.randn(T, B, D))
+
+
+class Squashed(Unit):
+    """An option that is no plain data."""
+
+    squash: Any = tanh
+    W_h = Affine()
+
+    def step(self, x: Any, h: Any) -> Any:
+        return self.squash(self.W_h[h, x])
+
+
+def test_units_that_differ_in_a_function_have_programs_of_their_own() -> None:
+    x = torch.randn(T, B, D, dtype=torch.float64)
+    for squash in (tanh, sigmoid, tanh):
+        found = []
+        for engine in ("fused", "reference"):
+            torch.manual_seed(0)
+            layer = onegate.Recurrent(
+                Squashed, D, N, engine=engine, dtype=torch.float64, squash=squash
+            )
+            found.append(layer(x)[0])
+        torch.testing.assert_close(*found)
+
+
+def test_units_of_one_name_have_programs_of_their_own() -> None:
+    """As when a cell of a notebook is run again with another equation."""
+    layers = []
+    for scale in (1.0, 2.0):
+
+        class Scaled(Unit):
+            W_h = Affine()
+            factor = scale
+
+            def step(self, x: Any, h: Any) -> Any:
+                return tanh(self.factor * self.W_h[h, x])
+
+        layers.append(onegate.Recurrent(Scaled, D, N, engine="fused"))
+    layers[1].load_state_dict(layers[0].state_dict())
+    x = torch.randn(T, B, D)
+    assert not torch.allclose(layers[0](x)[0], layers[1](x)[0])
+
+
+def test_a_registered_unit_is_found_by_what_the_key_says() -> None:
+    key = fused._key(trace(UNITS["scrn"], D, N))
+    named = json.loads(key)
+    assert (named["unit"], named["input_size"], named["hidden_size"]) == ("scrn", D, N)
+    entry = fused._ENTRIES.pop(key)
+    assert fused._entry(key).graph.parameters == entry.graph.parameters
+
+
+def test_a_unit_of_another_process_is_named() -> None:
+    key = json.dumps({**json.loads(fused._key(GRAPH)), "unit": "Mine", "process": 1})
+    with pytest.raises(RuntimeError, match="the unit 'Mine' is not registered and was defined in"):
+        fused._entry(key)
