@@ -6,6 +6,7 @@ from collections import Counter
 from typing import Any
 
 import pytest
+from matplotlib.mathtext import MathTextParser
 
 from onegate.expressions import Affine, Graph, Unit, Value, Vector, relu, sigmoid, tanh, trace
 from onegate.graph.diagram import Box, Diagram, diagram, symbol
@@ -56,9 +57,9 @@ def test_states_and_input_enter_and_new_states_leave() -> None:
     assert [(b.kind, b.text) for b in boxes[:3]] == [
         ("state", "h_{t{-}1}"),
         ("state", "c_{t{-}1}"),
-        ("input", "x_t"),
+        ("input", "x_{t}"),
     ]
-    assert [(b.kind, b.text) for b in boxes[-2:]] == [("result", "h_t"), ("result", "c_t")]
+    assert [(b.kind, b.text) for b in boxes[-2:]] == [("result", "h_{t}"), ("result", "c_{t}")]
 
 
 @pytest.mark.parametrize("name", UNITS)
@@ -163,16 +164,19 @@ def test_a_product_with_itself_has_two_wires_and_a_map_of_one_vector_one() -> No
 
 
 @pytest.mark.parametrize(
-    ("name", "text"),
+    ("name", "time", "text"),
     [
-        ("f", "f"),
-        ("W_f", "W_{f}"),
-        ("alpha", r"\alpha"),
-        ("out_gate", r"\mathrm{out}_{\mathrm{gate}}"),
+        ("f", "", "f"),
+        ("W_f", "", "W_{f}"),
+        ("alpha", "", r"\alpha"),
+        ("out_gate", "", r"\mathrm{out}_{\mathrm{gate}}"),
+        ("c_fast", "t", r"c_{\mathrm{fast},t}"),
+        ("_", "t", r"\__{t}"),
     ],
 )
-def test_symbols(name: str, text: str) -> None:
-    assert symbol(name) == text
+def test_symbols(name: str, time: str, text: str) -> None:
+    assert symbol(name, time) == text
+    MathTextParser("path").parse(f"${symbol(name, time)}$")
 
 
 def test_an_input_that_nothing_uses_is_not_drawn() -> None:

@@ -40,6 +40,22 @@ class Own(Unit):
         return h + a * (candidate - h)
 
 
+class LongNames(Unit):
+    """A unit whose author does not like letters."""
+
+    states = ("memory", "output_so_far")
+    W_forgetting = Affine()
+    writing_matrix = Affine()
+    W_seen = Affine()
+
+    def step(self, x: Any, memory: Any, output_so_far: Any) -> Any:
+        forgetting = sigmoid(self.W_forgetting[memory, output_so_far, x])
+        seen_before = self.W_seen[output_so_far]
+        written_now = self.writing_matrix[x] * seen_before
+        candidate = tanh(memory) * seen_before
+        return forgetting * memory + written_now, candidate + output_so_far
+
+
 @functools.cache
 def drawn(*names: str) -> Figure:
     return draw(*names)
@@ -89,8 +105,16 @@ def test_every_box_is_written_into_the_picture(name: str) -> None:
 
 @pytest.mark.parametrize("name", UNITS)
 def test_no_text_is_covered(name: str) -> None:
+    assert_no_text_is_covered(drawn(name))
+
+
+@pytest.mark.parametrize("unit", [Own(), LongNames()], ids=lambda unit: unit.name)
+def test_no_text_is_covered_in_a_unit_of_ones_own(unit: Unit) -> None:
+    assert_no_text_is_covered(draw(unit))
+
+
+def assert_no_text_is_covered(figure: Figure) -> None:
     """Not by another text, not by a wire, not by a box other than its own."""
-    figure = drawn(name)
     inks = extents(figure)
     for one, other in itertools.combinations(inks.values(), 2):
         assert overlap(one, other) < 1.0
@@ -134,10 +158,10 @@ def test_highways_of_a_line_of_units_are_level() -> None:
     figure = drawn("gru", "lstm", "lstm_coupled", "mgu")
     at = {
         state: [text.get_position() for text in figure.axes[0].texts if text.get_text() == state]
-        for state in ("$h_t$", "$c_t$")
+        for state in ("$h_{t}$", "$c_{t}$")
     }
-    gru, lstm = at["$h_t$"][0], at["$c_t$"][0]
-    coupled, mgu = at["$c_t$"][1], at["$h_t$"][-1]
+    gru, lstm = at["$h_{t}$"][0], at["$c_{t}$"][0]
+    coupled, mgu = at["$c_{t}$"][1], at["$h_{t}$"][-1]
     assert gru[1] == pytest.approx(lstm[1])
     assert coupled[1] == pytest.approx(mgu[1])
     assert gru[0] < lstm[0]

@@ -73,27 +73,28 @@ def diagram(graph: Graph) -> Diagram:
     place: dict[Value, int] = {}
     for state in graph.states:
         place[state] = len(boxes)
-        boxes.append(Box("state", f"{symbol(state.name)}_{{t{{-}}1}}", (), (state,), ()))
+        boxes.append(Box("state", symbol(state.name, "t{-}1"), (), (state,), ()))
     if any(graph.input in node.args for node in graph.nodes) or graph.input in graph.results:
         place[graph.input] = len(boxes)
-        boxes.append(Box("input", f"{symbol(graph.input.name)}_t", (), (graph.input,), ()))
+        boxes.append(Box("input", symbol(graph.input.name, "t"), (), (graph.input,), ()))
     for node in graph.nodes:
         if node.args and node not in inside:
             place[node] = len(boxes)
             boxes.append(_box(graph, node, inside, place, names))
     for state, result in zip(graph.states, graph.results, strict=True):
-        boxes.append(Box("result", f"{symbol(state.name)}_t", (), (), (place[result],)))
+        boxes.append(Box("result", symbol(state.name, "t"), (), (), (place[result],)))
     return Diagram(tuple(boxes))
 
 
-def symbol(name: str) -> str:
-    """A name of the equations as mathtext.
+def symbol(name: str, time: str = "") -> str:
+    """A name of the equations as mathtext; a time joins the subscript.
 
-    >>> symbol("W_f"), symbol("alpha"), symbol("forget_gate")
-    ('W_{f}', '\\\\alpha', '\\\\mathrm{forget}_{\\\\mathrm{gate}}')
+    >>> symbol("W_f"), symbol("h", "t"), symbol("forget_gate")
+    ('W_{f}', 'h_{t}', '\\\\mathrm{forget}_{\\\\mathrm{gate}}')
     """
     base, _, index = name.strip("_").partition("_")
-    return _word(base) + (f"_{{{_word(index)}}}" if index else "")
+    below = ",".join(filter(None, (_word(index), time)))
+    return (_word(base) or r"\_") + (f"_{{{below}}}" if below else "")
 
 
 def _word(word: str) -> str:

@@ -141,8 +141,9 @@ def layouts(graphs: Sequence[Graph]) -> list[Layout]:
     """The layouts of several units, with boxes of the same sizes."""
     diagrams = [diagram(graph) for graph in graphs]
     with mpl.rc_context(_SETTINGS):
-        texts = [_parameters(box) for d in diagrams for box in d.boxes]
-        widest = max(_LEARNED[0], *(_width(text, _SMALL) + 12 for text in texts))
+        boxes = [box for d in diagrams for box in d.boxes if box.parameters]
+        texts = [_width(_parameters(box), _parameter_size(box)) for box in boxes]
+        widest = max([_LEARNED[0], *(text + 12 for text in texts)])
         return [layout(d, lambda box: _size(box, widest), _label_width) for d in diagrams]
 
 
@@ -161,6 +162,11 @@ def _label_width(box: Box) -> float:
 
 def _parameters(box: Box) -> str:
     return r",\,".join(box.parameters)
+
+
+def _parameter_size(box: Box) -> float:
+    """Parameters are small beneath an activation; those of a map are all that its box shows."""
+    return _SMALL if box.text else _TEXT
 
 
 def _width(text: str, size: float) -> float:
@@ -261,7 +267,7 @@ class _Painter:
         return self.theme.lines.get(box.op, self.theme.ink)
 
     def _net(self, source: int) -> None:
-        """The wires of one box: one path a width, so that common parts are painted once."""
+        """The wires of one box, from fork to fork, so that common parts are painted once."""
         colour = self._colour(source)
         forks = [self._at(fork) for owner, fork in self.drawn.forks if owner == source]
         lines: dict[tuple[Point, ...], float] = {}
@@ -302,8 +308,7 @@ class _Painter:
         x, y = self._at(place.middle)
         colour = theme.lines.get(box.op, theme.ink)
         if box.kind in ("state", "input", "result"):
-            carried = theme.lines["input"] if box.kind == "input" else theme.ink
-            self._text((x, y + 4.5), f"${box.text}$", _TEXT, carried)
+            self._text((x, y + 4.5), f"${box.text}$", _TEXT, colour)
             return
         left, top = self._at((place.left, place.top))
         self.axes.add_patch(
@@ -317,7 +322,7 @@ class _Painter:
             self._text((x, y - 4), f"${box.text}$", _TEXT, theme.ink)
             self._text((x, y + 12), f"${_parameters(box)}$", _SMALL, theme.ink)
         else:
-            self._centred((x, y), box.text or _parameters(box), _TEXT)
+            self._centred((x, y), box.text or _parameters(box), _TEXT)  # a map, or no parameters
         if box.label:
             height = max(5.0, 4.0 - _ink(box.label, _TEXT).y0)
             corner = self._at((place.right + 4, place.middle[1] - height))
