@@ -128,11 +128,12 @@ og_program* og_program_new(const int64_t* code, int64_t length, const double* co
 void og_program_free(og_program* program) { delete program; }
 
 int64_t og_kept_size(const og_program* program, int64_t directions, int64_t steps, int64_t rows) {
-  return program->kept_per_row() * directions * steps * rows;
+  return program == nullptr ? 0 : program->kept_per_row() * directions * steps * rows;
 }
 
 int32_t og_run_forward(const og_forward* call, char* message, int64_t size) {
   return guarded(message, size, [&]() -> std::string {
+    if (call == nullptr) return "there is no call";
     std::string problem = fault(*call, false);
     if (!problem.empty()) return problem;
     const auto run = call->bits == 32 ? engine().forward32 : engine().forward64;
@@ -145,10 +146,16 @@ int32_t og_run_forward(const og_forward* call, char* message, int64_t size) {
 
 int32_t og_run_backward(const og_backward* call, char* message, int64_t size) {
   return guarded(message, size, [&]() -> std::string {
+    if (call == nullptr) return "there is no call";
     std::string problem = fault(call->forward, true);
     if (!problem.empty()) return problem;
     if (call->grad_start == nullptr || call->grad_parameters == nullptr)
       return "there is nowhere to put the gradients";
+    const size_t parameters =
+        call->forward.program->parameters.size() * static_cast<size_t>(call->forward.directions);
+    for (size_t i = 0; i < parameters; ++i)
+      if (call->grad_parameters[i] == nullptr)
+        return "there is nowhere to put the gradient of parameter " + std::to_string(i);
     const auto run = call->forward.bits == 32 ? engine().backward32 : engine().backward64;
     if (run(*call)) return "";
     og_backward alone = *call;

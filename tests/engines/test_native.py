@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import ctypes
-from collections.abc import Iterator
+import os
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -176,6 +177,44 @@ def test_missing_gradients_are_refused(field: str) -> None:
     setattr(call, field, None)
     with pytest.raises(NativeError, match="there is nowhere to put the gradients"):
         given.program.backward(call)
+
+
+def said_by_a_child(work: Callable[[], str]) -> str:
+    """What `work` returns in a forked process: one that crashes says nothing."""
+    ours, theirs = os.pipe()
+    child = os.fork()
+    if child == 0:
+        os.write(theirs, work().encode())
+        os._exit(0)
+    os.close(theirs)
+    os.waitpid(child, 0)
+    with os.fdopen(ours, "rb") as pipe:
+        return pipe.read().decode()
+
+
+def refusal(run: Callable[[Any], None], call: Any) -> str:
+    with pytest.raises(NativeError) as raised:
+        run(call)
+    return str(raised.value)
+
+
+@pytest.mark.filterwarnings("ignore:This process .* is multi-threaded:DeprecationWarning")
+def test_a_missing_gradient_is_named() -> None:
+    given = Tensors()
+    given.grad_pointers[3] = None
+    said = said_by_a_child(lambda: refusal(given.program.backward, given.backward()))
+    assert said == "there is nowhere to put the gradient of parameter 3"
+
+
+@pytest.mark.filterwarnings("ignore:This process .* is multi-threaded:DeprecationWarning")
+@pytest.mark.parametrize("name", ["og_run_forward", "og_run_backward"])
+def test_no_call_at_all(name: str) -> None:
+    def work() -> str:
+        message = ctypes.create_string_buffer(64)
+        assert getattr(library().functions, name)(None, message, 64)
+        return message.value.decode()
+
+    assert said_by_a_child(work) == "there is no call"
 
 
 def test_nothing_kept_is_refused_by_the_backward_pass() -> None:
