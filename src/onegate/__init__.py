@@ -1,5 +1,6 @@
 """Recurrent units written once as equations, and layers of them that drop in for torch.nn."""
 
+from onegate import inspect
 from onegate.cells import Cell
 from onegate.convert import from_torch, to_torch
 from onegate.engines.choice import Choice, EngineError
@@ -154,6 +155,7 @@ __all__ = [
     "forget_bias",
     "from_torch",
     "identity",
+    "inspect",
     "register",
     "relu",
     "sigmoid",

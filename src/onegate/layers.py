@@ -6,6 +6,7 @@ import inspect
 import itertools
 import warnings
 from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any, Final, cast, overload
 
 import torch
@@ -16,7 +17,7 @@ from torch.nn.utils.rnn import PackedSequence, pack_padded_sequence, pad_packed_
 from onegate import arguments
 from onegate import init as initial
 from onegate.cells import Device, States, Weights
-from onegate.engines.choice import NOT_RUN, Choice, choose, runner
+from onegate.engines.choice import NOT_RUN, Choice, Run, choose, runner
 from onegate.engines.direction import Direction
 from onegate.expressions import Unit, trace
 from onegate.units import get
@@ -81,6 +82,7 @@ class Recurrent(nn.Module):
             )
         self._axes = "BT" if batch_first else "TB"
         self._choice = NOT_RUN
+        self._stand_in: Run | None = None
         self._names: list[list[str]] = []  # of the submodules, by layer and direction
         width = self.input_size
         for layer in range(self.num_layers):
@@ -108,6 +110,18 @@ class Recurrent(nn.Module):
         >>> print(layer.engine_report())
         """
         return self._choice
+
+    @contextmanager
+    def run_by(self, run: Run) -> Iterator[None]:
+        """Inside the `with` block `run` stands in for the engine, called once for each layer.
+
+        For who wants to see what an engine is given, such as `onegate.inspect`.
+        """
+        before, self._stand_in = self._stand_in, run
+        try:
+            yield
+        finally:
+            self._stand_in = before
 
     @overload
     def forward(
@@ -176,8 +190,11 @@ class Recurrent(nn.Module):
             directions = [Direction(next(starts), each.tensors()) for each in weights]
             if layer == 0:
                 arguments.check_alike("input", x, weights[0].example())
-                choice = choose(self.engine, graph, x, directions)
-                run = runner(choice)
+                if self._stand_in is None:
+                    choice = choose(self.engine, graph, x, directions)
+                    run = runner(choice)
+                else:
+                    choice, run = self._choice, self._stand_in
             elif self.dropout:
                 x = F.dropout(x, self.dropout, self.training)
             x, last = run(graph, x, directions, lengths)

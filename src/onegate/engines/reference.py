@@ -6,6 +6,7 @@ engine is tested against this one.
 
 from __future__ import annotations
 
+import functools
 import operator
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, Final, TypeAlias
@@ -20,6 +21,9 @@ from onegate.graph.stages import Product, Projection, Stages, stages
 
 Values: TypeAlias = dict[Value, Any]  # a tensor for every node, a float for a constant
 Parameters: TypeAlias = Mapping[str, Tensor]
+# Called after each step with the direction's place (0 or 1), the step t, and the values of all
+# nodes: (B, size) at t, (T, B, size) of what the loop does not need, (size,) of what is learned.
+Watch: TypeAlias = Callable[[int, int, Values], None]
 
 OPERATIONS: Final[Mapping[str, Callable[..., Any]]] = {
     "add": operator.add,
@@ -33,7 +37,11 @@ OPERATIONS: Final[Mapping[str, Callable[..., Any]]] = {
 
 
 def run(
-    graph: Graph, x: Tensor, directions: Sequence[Direction], lengths: Tensor | None
+    graph: Graph,
+    x: Tensor,
+    directions: Sequence[Direction],
+    lengths: Tensor | None,
+    watch: Watch | None = None,
 ) -> tuple[Tensor, tuple[tuple[Tensor, ...], ...]]:
     """All outputs (T, B, D * n), and per direction the last states, each (B, size).
 
@@ -49,7 +57,9 @@ def run(
         # Padding may hold anything: a NaN there must not reach a gradient.
         x = torch.where(inside, x, 0.0)
     passes = [
-        _one_pass(graph, x, direction, inside, backward=place == 1)
+        _one_pass(
+            graph, x, direction, inside, place == 1, watch and functools.partial(watch, place)
+        )
         for place, direction in enumerate(directions)
     ]
     outputs, lasts = zip(*passes, strict=True)
@@ -58,7 +68,12 @@ def run(
 
 
 def _one_pass(
-    graph: Graph, x: Tensor, direction: Direction, inside: Tensor | None, backward: bool
+    graph: Graph,
+    x: Tensor,
+    direction: Direction,
+    inside: Tensor | None,
+    backward: bool,
+    watch: Callable[[int, Values], None] | None = None,
 ) -> tuple[Tensor, tuple[Tensor, ...]]:
     """Outputs (T, B, n) in the order of time, and the states after the last step taken."""
     # torch.compile looks through the cache, and warns of it.
@@ -95,6 +110,8 @@ def _one_pass(
             else:
                 projected, factors = products[stage]
                 _share_out(_sum(projected[t], factors, values), stage, values)
+        if watch is not None:
+            watch(t, values)
         new = tuple(values[result] for result in graph.results)
         if inside is not None:
             new = tuple(torch.where(inside[t], n, s) for n, s in zip(new, states, strict=True))

@@ -39,6 +39,16 @@ def equations(graph: Graph) -> list[str]:
     return [f"{left} = {right}" for left, right in _equations(graph, _TEXT)]
 
 
+def expression(graph: Graph, node: Value) -> str:
+    """A value as plain text: its symbol, or what it is computed from where it has none.
+
+    >>> graph = trace(UNITS["lstm"], 1, 1)
+    >>> expression(graph, graph.results[0].args[1])
+    'tanh(cₜ)'
+    """
+    return _Writer(graph, _TEXT).text(node)[0]
+
+
 class _Symbol(Protocol):
     def __call__(self, name: str, time: str = "", tilde: bool = False) -> str: ...
 

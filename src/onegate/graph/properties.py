@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from onegate.expressions import Graph, Unit, Value, trace
 
 # A sum of products: the factors that are not themselves sums or products -> their coefficient.
-_Polynomial = dict[tuple[Value, ...], float]
+Polynomial = dict[tuple[Value, ...], float]
 
 
 @dataclass(frozen=True)
@@ -76,7 +76,22 @@ def retention(graph: Graph) -> tuple[Retention, ...]:
     return tuple(found)
 
 
-def _expand(node: Value) -> _Polynomial:
+def kept(graph: Graph) -> dict[str, Polynomial]:
+    """By state, the share of its old value that a step keeps: what multiplies it in the new one.
+
+    1 - f for MGU, f for the cell of LSTM, 0.95 for the context of SCRN. States whose old value
+    reaches the new one through a matrix alone are left out.
+    """
+    found = {}
+    for state, result in zip(graph.states, graph.results, strict=True):
+        share = _coefficient(_expand(result), state)
+        share = {factors: number for factors, number in share.items() if number}
+        if share:
+            found[state.name] = share
+    return found
+
+
+def _expand(node: Value) -> Polynomial:
     """`node` as a sum of products of values that are neither."""
     if node.op == "constant":
         return {(): node.number}
@@ -91,7 +106,7 @@ def _expand(node: Value) -> _Polynomial:
         }
     if node.op == "mul":
         left, right = map(_expand, node.args)
-        product: _Polynomial = {}
+        product: Polynomial = {}
         for some, number in left.items():
             for more, other in right.items():
                 factors = tuple(sorted((*some, *more), key=id))
@@ -100,7 +115,7 @@ def _expand(node: Value) -> _Polynomial:
     return {(node,): 1.0}
 
 
-def _coefficient(polynomial: _Polynomial, factor: Value) -> _Polynomial:
+def _coefficient(polynomial: Polynomial, factor: Value) -> Polynomial:
     """What `factor` is multiplied by, where it enters linearly."""
     return {
         tuple(f for f in factors if f is not factor): number
@@ -109,7 +124,7 @@ def _coefficient(polynomial: _Polynomial, factor: Value) -> _Polynomial:
     }
 
 
-def _gate(polynomial: _Polynomial) -> tuple[Value, int] | None:
+def _gate(polynomial: Polynomial) -> tuple[Value, int] | None:
     """(g, +1) for a sigmoid g, (g, -1) for 1 - g, None for anything else."""
     terms = {factors: number for factors, number in polynomial.items() if number}
     factors = max(terms, key=len, default=())
@@ -121,7 +136,7 @@ def _gate(polynomial: _Polynomial) -> tuple[Value, int] | None:
     return (gate, -1) if terms == {(): 1, factors: -1} else None
 
 
-def _writers(new: _Polynomial, state: Value) -> list[tuple[Value, int]]:
+def _writers(new: Polynomial, state: Value) -> list[tuple[Value, int]]:
     """The gates of the terms that do not hold the old state."""
     return [
         (factor, 1 if number > 0 else -1)
