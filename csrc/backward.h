@@ -42,7 +42,8 @@ template <class T> class Backward : Pass<T> {
       bytes += maps_.back().height * maps_.back().width * static_cast<int64_t>(sizeof(T));
     }
     const int64_t rows = bytes > kCachedSums ? kLargeChunkRows : kChunkRows;
-    chunk_ = std::clamp<int64_t>((rows + rows_ - 1) / rows_, 1, call_.steps);
+    const int64_t chunks = std::max<int64_t>(1, call_.steps * rows_ / rows);
+    chunk_ = (call_.steps + chunks - 1) / chunks;
     for (const Slot& slot : code_.slots) {
       if (slot.space == Space::kNext) needs_next_ = true;
       if (slot.space == Space::kGradInput) input_outside_maps_ = true;
@@ -107,16 +108,9 @@ template <class T> class Backward : Pass<T> {
   const T* vector_sums(int64_t parameter) const { return sums_[parameter]; }
 
  private:
-  // Sums start at zero; the gradient that is carried, at the last states' in both buffers: a row
+  // The vectors' sums start at zero; the gradient that is carried, at the last states' in both buffers: a row
   // that ends earlier finds it in either.
   void begin() {
-    for (size_t m = 0; m < maps_.size(); ++m) {
-      const Columns c = this->share(maps_[m].height);
-      for (int64_t p = 0; p < panels<T>(maps_[m].width); ++p) {
-        T* panel = map_sums_[m] + p * maps_[m].height * kPanel<T>;
-        std::fill(panel + c.first * kPanel<T>, panel + c.last * kPanel<T>, T{0});
-      }
-    }
     for (int32_t parameter : reduced_) {
       const Columns c = this->share(p_.parameters[parameter].rows);
       std::fill(sums_[parameter] + c.first, sums_[parameter] + c.last, T{0});
@@ -280,7 +274,8 @@ template <class T> class Backward : Pass<T> {
       const Slot& output = code_.slots[p_.maps[m].output];
       const Columns c = this->share(maps_[m].height);
       outer_product(map_sums_[m], maps_[m].height, chunks_[output.index], output.width, gradients_,
-                    operands_, offsets_.back(), maps_[m].width, c.first, c.last);
+                    operands_, offsets_.back(), maps_[m].width, c.first, c.last,
+                    s1 == call_.steps);
       if (plan_.columns) barrier.wait();
     }
   }

@@ -30,14 +30,17 @@ void pack(T* packed, const T* source, int64_t k, int64_t width, int64_t row_stri
     const int64_t columns = std::min(P, width - p * P);
     const T* from = source + p * P * column_stride;
     if (columns < P) std::fill(panel, panel + k * P, T{0});
-    if (row_stride == 1) {
-      for (int64_t j = 0; j < columns; ++j)
-        for (int64_t i = 0; i < k; ++i) panel[i * P + j] = from[i + j * column_stride];
-    } else {
+    if (column_stride == 1 && columns == P) {
       for (int64_t i = 0; i < k; ++i)
+        for (int64_t v = 0; v < P; v += kLanes<T>)
+          store(panel + i * P + v, load(from + i * row_stride + v));
+      continue;
+    }
+    // A square at a time: its lines stay in cache until all of them is used.
+    for (int64_t square = 0; square < k; square += P)
+      for (int64_t i = square; i < std::min(k, square + P); ++i)
         for (int64_t j = 0; j < columns; ++j)
           panel[i * P + j] = from[i * row_stride + j * column_stride];
-    }
   }
 }
 
@@ -166,13 +169,14 @@ void product_unpacked(T* result, int64_t result_stride, const T* left, int64_t l
 }
 
 // sums[0..ROWS, one panel] += left' right: left is k x ROWS (row stride `stride`), right one packed
-// panel of k rows. `sums` is a panel of kPanel columns without gaps.
+// panel of k rows. `sums` is a panel of kPanel columns without gaps; `fresh` ones count as zero.
 template <class T, int ROWS, int VECTORS>
-void outer_tile(T* sums, const T* left, int64_t stride, const T* right, int64_t k) {
+void outer_tile(T* sums, const T* left, int64_t stride, const T* right, int64_t k, bool fresh) {
   constexpr int L = kLanes<T>;
   Vec<T> sum[ROWS][VECTORS];
   for (int i = 0; i < ROWS; ++i)
-    for (int v = 0; v < VECTORS; ++v) sum[i][v] = load(sums + i * kPanel<T> + v * L);
+    for (int v = 0; v < VECTORS; ++v)
+      sum[i][v] = fresh ? Vec<T>{} : load(sums + i * kPanel<T> + v * L);
   for (int64_t j = 0; j < k; ++j) {
     Vec<T> b[VECTORS];
     for (int v = 0; v < VECTORS; ++v) b[v] = load(right + j * kPanel<T> + v * L);
@@ -202,10 +206,12 @@ constexpr int64_t kOuterRows = 96;    // columns of the left-hand side that stay
 constexpr int64_t kOuterPanels = 16;  // panels of the right-hand side from which copying them pays
 
 // sums += left' right for columns [first, last) of left (k x height, row stride `stride`): sums is
-// stored by panels, each height x kPanel. `scratch` has room for k x height numbers.
+// stored by panels, each height x kPanel, and begins at zero if `fresh`. `scratch` has room for
+// k x height numbers.
 template <class T>
 void outer_product(T* sums, int64_t height, const T* left, int64_t stride, T* scratch,
-                   const T* packed, int64_t k, int64_t width, int64_t first, int64_t last) {
+                   const T* packed, int64_t k, int64_t width, int64_t first, int64_t last,
+                   bool fresh) {
   constexpr int64_t P = kPanel<T>;
   for (int64_t group = first; group < last; group += kOuterRows) {
     const int64_t rows = std::min(kOuterRows, last - group);
@@ -214,8 +220,12 @@ void outer_product(T* sums, int64_t height, const T* left, int64_t stride, T* sc
     row_blocks(copied ? rows : 0, [&](int64_t row, int64_t block) {
       T* to = scratch + (group + row) * k;
       const T* from = left + group + row;
-      for (int64_t j = 0; j < k; ++j)
-        for (int64_t i = 0; i < block; ++i) to[j * block + i] = from[j * stride + i];
+      if (block == kTileRows)  // a count that the compiler knows
+        for (int64_t j = 0; j < k; ++j)
+          for (int64_t i = 0; i < kTileRows; ++i) to[j * kTileRows + i] = from[j * stride + i];
+      else
+        for (int64_t j = 0; j < k; ++j)
+          for (int64_t i = 0; i < block; ++i) to[j * block + i] = from[j * stride + i];
     });
     for (int64_t p = 0; p < panels<T>(width); ++p) {
       const T* right = packed + p * k * P;
@@ -225,9 +235,9 @@ void outer_product(T* sums, int64_t height, const T* left, int64_t stride, T* sc
         const T* from = copied ? scratch + (group + row) * k : left + group + row;
         const int64_t step = copied ? block : stride;
         if (narrow)
-          outer_tile_of<T, 1>(block, to, from, step, right, k);
+          outer_tile_of<T, 1>(block, to, from, step, right, k, fresh);
         else
-          outer_tile_of<T, 2>(block, to, from, step, right, k);
+          outer_tile_of<T, 2>(block, to, from, step, right, k, fresh);
       });
     }
   }

@@ -126,8 +126,8 @@ struct Plan {
     const int64_t rows = call.rows * call.directions;
     const int64_t per_step = rows * program.multiplications;
     threads = threads_allowed() ? call.threads : 1;
-    // Below these amounts of work a team costs more than it brings.
-    if (per_step * call.steps < 1000000) threads = 1;
+    // Below these amounts of work a team costs more than it brings; who asks for a split gets it.
+    if (call.split == 0 && per_step * call.steps < 1000000) threads = 1;
     const bool few = rows < 2 * threads && rows % threads != 0;
     columns = call.split == 2 || (call.split == 0 && few && per_step >= 100000);
     if (!columns) threads = static_cast<int>(std::min<int64_t>(threads, rows));

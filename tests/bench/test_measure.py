@@ -9,7 +9,7 @@ from itertools import cycle
 import numpy as np
 import pytest
 
-from onegate.bench.measure import MINIMUM, SHORT, TURN, WARM_UP, race, summary
+from onegate.bench.measure import MINIMUM, TURN, WARM_UP, race, summary
 
 
 class FakeClock:
@@ -44,10 +44,11 @@ def test_median_and_quartiles_are_numpys() -> None:
 
 def test_race_reports_each_entrants_own_times() -> None:
     clock = FakeClock()
-    # After two calls of warm-up the slow one takes 0.1, 0.2, 0.3, ... in its five rounds.
+    # After two calls of warm-up the slow one takes 0.1, 0.2, 0.3, ... in its five rounds, each led
+    # in by a call of 7 seconds.
     entrants = {
         "steady": clock.entrant("steady", 0.05),
-        "slow": clock.entrant("slow", 9.0, 0.5, 0.1, 0.2, 0.3, 0.4, 0.6),
+        "slow": clock.entrant("slow", 9.0, 0.5, 7, 0.1, 7, 0.2, 7, 0.3, 7, 0.4, 7, 0.6),
     }
     found = race(entrants, seconds=0.0, clock=clock)
     assert found["steady"].median == pytest.approx(0.05)
@@ -60,22 +61,22 @@ def test_race_reports_each_entrants_own_times() -> None:
 def test_rounds_fill_the_time_that_all_entrants_have_together() -> None:
     clock = FakeClock()
     entrants = {"a": clock.entrant("a", 0.25), "b": clock.entrant("b", 0.75)}
-    found = race(entrants, seconds=5.0, clock=clock)
+    found = race(entrants, seconds=10.0, clock=clock)  # with the calls that lead in
     assert found["a"].rounds == found["b"].rounds == 10
 
 
 def test_every_round_is_one_turn_of_each_in_changing_order() -> None:
     clock = FakeClock()
     names = ["a", "b", "c"]
-    race({name: clock.entrant(name, 0.125) for name in names}, 2.5, clock)
-    counted = clock.ran[WARM_UP * len(names) :]
+    race({name: clock.entrant(name, 0.125) for name in names}, 5, clock)
+    counted = clock.ran[WARM_UP * len(names) :: 2]
     rounds = [tuple(counted[i : i + 3]) for i in range(0, len(counted), 3)]
     assert len(rounds) == 20
     assert all(sorted(order) == names for order in rounds)
     assert len(set(rounds)) == 6  # all orders occur
 
 
-def test_short_calls_are_led_in_and_repeated() -> None:
+def test_turns_are_led_in_and_short_calls_repeated() -> None:
     clock = FakeClock()
     found = race({"tiny": clock.entrant("tiny", TURN / 4)}, 0.0, clock)
     assert found["tiny"].calls == 4
@@ -83,8 +84,8 @@ def test_short_calls_are_led_in_and_repeated() -> None:
     assert len(clock.ran) == WARM_UP + MINIMUM * (1 + 4)
 
     clock = FakeClock()
-    race({"long": clock.entrant("long", SHORT)}, 0.0, clock)
-    assert len(clock.ran) == WARM_UP + MINIMUM
+    assert race({"long": clock.entrant("long", 2 * TURN)}, 0.0, clock)["long"].calls == 1
+    assert len(clock.ran) == WARM_UP + MINIMUM * 2
 
 
 def test_garbage_is_not_collected_while_rounds_run_and_is_again_after_an_error() -> None:

@@ -90,17 +90,9 @@ def test_float32(name: str, case: Case) -> None:
     check(case.problem(name, torch.float32))
 
 
-# Large enough that threads are used, with rows that they share unevenly.
-SHARED = (Case(31, 41, 5, 7, 2), Case(53, 41, 11, 3, 2, (11, 2, 9)))
-FEWEST_MULTIPLICATIONS = 100_000  # below, a call has one thread
-
-
-def multiplications(given: Problem) -> int:
-    """Of a forward pass over all rows and steps."""
-    matrices = [
-        leaf.numel() for name, leaf in given.leaves.items() if leaf.dim() == 2 and "par" in name
-    ]
-    return sum(matrices) * given.leaves["x"].shape[:2].numel()
+# Rows, columns and lengths that threads share unevenly. A split that is asked for is made, however
+# small the work is.
+SHARED = (Case(3, 41, 3, 7, 2), Case(53, 19, 5, 3, 2, (5, 1, 4)))
 
 
 @pytest.mark.parametrize("split", ["rows", "columns"])
@@ -110,7 +102,6 @@ def test_split_between_threads(
     name: str, case: Case, split: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     given = case.problem(name)
-    assert multiplications(given) >= FEWEST_MULTIPLICATIONS
     truth = evaluate(reference.run, given)
     monkeypatch.setattr(fused, "_THREAD_SPLIT", fused.SPLIT[split])
     for count in (2, 3):
@@ -123,11 +114,11 @@ def test_split_between_threads(
 def test_the_split_is_chosen(rows: int, dtype: str) -> None:
     """At these sizes one row is split by columns, seventeen are not."""
     torch.set_num_threads(2)
-    check(Case(211, 223, 3, rows).problem("mgu", DTYPES[dtype]))
+    check(Case(211, 223, 7, rows).problem("mgu", DTYPES[dtype]))
 
 
 def test_more_threads_than_rows_and_panels() -> None:
-    given = Case(61, 67, 5, 3).problem("mgu")
+    given = Case(5, 67, 3, 3).problem("mgu")
     truth = evaluate(reference.run, given)
     for split in fused.SPLIT.values():
         with pytest.MonkeyPatch.context() as patch:

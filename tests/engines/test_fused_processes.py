@@ -101,7 +101,7 @@ def test_after_fork() -> None:
 ONLY_TORCH_BEFORE = f"""
 import multiprocessing, torch, onegate
 torch.set_num_threads(2)
-layer, x = onegate.MGU({D}, {N}, engine="fused"), torch.randn({T}, {B}, {D})
+layer, x = onegate.LSTM({D}, {N}, engine="fused"), torch.randn({T}, {B}, {D})
 (torch.ones(600, 600) @ torch.ones(600, 600)).relu().sum()
 context = multiprocessing.get_context("fork")
 ours, theirs = context.Pipe(duplex=False)
@@ -178,7 +178,7 @@ def test_as_many_threads_as_torch_is_told() -> None:
 
 WHERE_NO_THREAD_CAN_BE_HAD = f"""
 import torch, onegate
-layer, x = onegate.MGU({D}, {N}, engine="fused"), torch.randn({T}, {B}, {D})
+layer, x = onegate.LSTM({D}, {N}, engine="fused"), torch.randn({T}, {B}, {D})
 found = []
 for threads in (1, 3):
     torch.set_num_threads(threads)

@@ -106,8 +106,8 @@ struct Call {
 
 Call draw(Random& random) {
   Call call{};
-  const bool large = coin(random);  // enough work for several threads
-  call.steps = between(random, 1, large ? 40 : 7);
+  const bool large = between(random, 0, 4) == 0;
+  call.steps = between(random, 1, large ? 40 : 6);
   call.rows = between(random, 1, large ? 20 : 5);
   call.directions = static_cast<int32_t>(between(random, 1, 2));
   call.keep = between(random, 0, 4) != 0;

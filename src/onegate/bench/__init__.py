@@ -10,9 +10,9 @@ How it is kept fair:
 - They take turns: a round is one turn of each, every round in a new random order, so that
   whatever else the machine does meets all of them alike. Matrix products of 1024 x 1024, which
   give the machine's peak, take turns with them.
-- A turn is one call, or as many as take a millisecond. Calls shorter than 20 ms are led in by one
-  that is not counted: by then the caches are the contestant's own, and the threads of another
-  library, which wait for work for a while with the core busy, have gone to sleep.
+- A turn is as many calls as take 20 ms, and at least one, led in by one that is not counted: by
+  then the caches are the contestant's own, as in training, and the threads of another library,
+  which wait for work for a while with the core busy, have gone to sleep.
 - Two rounds of warm-up are not counted. The garbage collector is off while rounds run.
 - Reported are medians and quartiles; ratios are ratios of medians.
 - JAX has threads of its own. Their number is limited to the same before it starts, where it has

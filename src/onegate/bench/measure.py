@@ -14,8 +14,7 @@ from typing import Final
 
 WARM_UP: Final = 2  # rounds
 MINIMUM: Final = 5  # rounds, whatever they take
-TURN: Final = 1e-3  # seconds that a turn lasts at least
-SHORT: Final = 20e-3  # seconds; a shorter call would feel what ran before it
+TURN: Final = 20e-3  # seconds that a turn lasts at least
 
 Call = Callable[[], object]
 Clock = Callable[[], float]
@@ -70,17 +69,15 @@ class _Turn:
 
     call: Call
     calls: int
-    lead_in: bool  # whether a call that is not counted comes first
 
     @classmethod
     def warmed_up(cls, call: Call, clock: Clock) -> _Turn:
         # The first call may compile; the last one tells how long a call is.
         taken = [_seconds(call, 1, clock) for _ in range(WARM_UP)][-1]
-        return cls(call, max(1, math.ceil(TURN / max(taken, 1e-7))), taken < SHORT)
+        return cls(call, max(1, math.ceil(TURN / max(taken, 1e-7))))
 
     def seconds_per_call(self, clock: Clock) -> float:
-        if self.lead_in:
-            self.call()
+        self.call()  # meets the caches and the busy threads that the one before has left
         return _seconds(self.call, self.calls, clock) / self.calls
 
 
