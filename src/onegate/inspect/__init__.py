@@ -3,6 +3,19 @@
 >>> onegate.inspect.trace(layer, x)["l0"]["f"]  # every gate value, (T, B, n)
 """
 
+from onegate.inspect.gradients import through_time
+from onegate.inspect.jacobians import lyapunov_exponents, step_jacobians
+from onegate.inspect.memory import Keeping, keeping, measured_spans
 from onegate.inspect.traces import Pass, named_values, trace
 
-__all__ = ["Pass", "named_values", "trace"]
+__all__ = [
+    "Keeping",
+    "Pass",
+    "keeping",
+    "lyapunov_exponents",
+    "measured_spans",
+    "named_values",
+    "step_jacobians",
+    "through_time",
+    "trace",
+]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import torch
@@ -72,6 +72,17 @@ class Pass(Mapping[str, Tensor]):
         own = self.own_order(self.named[state])
         start = self.start[self.graph.unit.states.index(state)]
         return self.own_order(torch.cat((start.unsqueeze(0), own[:-1])))
+
+    def first(self, sequences: int) -> Pass:
+        """The same of the first few sequences alone."""
+        return replace(
+            self,
+            input=self.input[:, :sequences],
+            start=tuple(state[:sequences] for state in self.start),
+            lengths=None if self.lengths is None else self.lengths[:sequences],
+            named={name: values[:, :sequences] for name, values in self.named.items()},
+            kept={name: values[:, :sequences] for name, values in self.kept.items()},
+        )
 
     def own_order(self, values: Tensor) -> Tensor:
         """(T, B, ...) in the order in which the pass reads; done twice it is the order of time."""
@@ -144,10 +155,13 @@ class Watched:
             self.shares[name][t] = self._rows(_evaluated(share, t, values), state)
 
     def _rows(self, value: Any, node: Value) -> Tensor:
-        """(B, size), also of what is the same for every row or unit."""
-        return torch.as_tensor(value, dtype=self.x.dtype, device=self.x.device).expand(
-            self.x.shape[1], node.size or 0
-        )
+        """(B, size), also of what is the same for every row or unit.
+
+        What has the shape already must stay the tensor that it is: gradients are asked for it.
+        """
+        shape = (self.x.shape[1], node.size or 0)
+        row: Tensor = torch.as_tensor(value, dtype=self.x.dtype, device=self.x.device)
+        return row if row.shape == shape else row.expand(shape)
 
     def finished(self) -> Pass:
         """All steps together."""
