@@ -150,10 +150,52 @@ def test_names_of_runs_tell_recipes_apart() -> None:
 
 def test_comparisons_round_trip(tmp_path: Path) -> None:
     row = ComparedUnit("mgu", 100, (1.0, 2.0, 6.0), 0.5, 41_200, 41_400, ("a", "b", "c"))
-    made = Comparison("adding", "tuned", "units", "test_mse", (row, row))
+    made = Comparison("adding", "tuned", "units", "test_mse", (row, row), ("length=3",))
     made.write(tmp_path / "comparison-adding.json")
     assert comparisons(tmp_path) == [made]
     assert row.mean == 3.0
     assert row.spread == pytest.approx(7**0.5)
     stored = json.loads((tmp_path / "comparison-adding.json").read_text())
     assert stored["units"][0]["mean"] == 3.0
+
+
+def test_comparisons_of_versions_without_settings_are_read(tmp_path: Path) -> None:
+    row = ComparedUnit("mgu", 100, (1.0,), 0.5, 41_200, None, ("a",))
+    made = Comparison("adding", "tuned", "units", "test_mse", (row,))
+    path = tmp_path / "comparison-adding.json"
+    made.write(path)
+    content = json.loads(path.read_text())
+    assert content.pop("settings") == []
+    path.write_text(json.dumps(content))
+    assert comparisons(tmp_path) == [made]
+
+
+@pytest.mark.parametrize("damage", ['{"state": ', "[]", '{"stat": "done"}'])
+def test_damaged_folders_are_named_and_the_others_read(tmp_path: Path, damage: str) -> None:
+    for name in ("a", "b", "c"):
+        finished(tmp_path / name)
+    (tmp_path / "b" / "status.json").write_text(damage)
+    with pytest.warns(UserWarning, match=r"/b is damaged and left out: .*stat"):
+        runs = finished_runs(tmp_path)
+    assert [run.folder.name for run in runs] == ["a", "c"]
+
+
+def test_damaged_comparisons_are_named_and_the_others_read(tmp_path: Path) -> None:
+    row = ComparedUnit("mgu", 100, (1.0,), 0.5, 41_200, None, ("a",))
+    made = Comparison("adding", "tuned", "units", "test_mse", (row,))
+    made.write(tmp_path / "comparison-b.json")
+    (tmp_path / "comparison-a.json").write_text('{"task": "adding"}')
+    with pytest.warns(UserWarning, match=r"comparison-a\.json is damaged .*'units' is missing"):
+        assert comparisons(tmp_path) == [made]
+
+
+def test_a_lock_is_waited_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As long as asked, and taken when it is free."""
+    with RunFolder(tmp_path).locked():
+        with pytest.raises(RunError, match="in use"), RunFolder(tmp_path).locked(0.3):
+            pass
+    tried = iter([False, False, True])
+    monkeypatch.setattr("onegate.files.try_lock", lambda _: next(tried))
+    monkeypatch.setattr("time.sleep", lambda _: None)
+    with RunFolder(tmp_path).locked(60):
+        assert next(tried, None) is None

@@ -229,7 +229,7 @@ def finish(
         )
         for contender in contenders
     )
-    made = Comparison(request.task, request.recipe, request.match, metric, rows)
+    made = Comparison(request.task, request.recipe, request.match, metric, rows, request.settings)
     store(made, folder, _stem(request))
     return made
 

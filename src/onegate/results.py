@@ -16,11 +16,13 @@ import hashlib
 import json
 import os
 import socket
-from collections.abc import Iterator, Mapping
+import time
+import warnings
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import IO, Any, Literal
+from typing import IO, Any, Literal, TypeVar
 
 import torch
 
@@ -30,6 +32,8 @@ from onegate.recipes import Recipe
 
 State = Literal["running", "stopped", "failed", "done"]
 Metrics = Mapping[str, float]
+# Seconds between two looks at a lock that somebody holds.
+_BETWEEN_TRIES = 0.2
 
 
 class RunError(ValueError):
@@ -45,11 +49,13 @@ class RunFolder:
         self._metrics = path / "metrics.jsonl"
 
     @contextmanager
-    def locked(self) -> Iterator[None]:
+    def locked(self, patience: float = 0.0) -> Iterator[None]:
         """Makes the folder and keeps other processes out of it.
 
         The operating system drops the lock when its process dies, however it dies: the file may
-        stay, but a stale lock never holds anybody up.
+        stay, but a stale lock never holds anybody up. On a file system of several machines it may
+        take a while until the death of another one is noticed: `patience` is how many seconds to
+        wait for the lock.
         """
         try:
             self.path.mkdir(parents=True, exist_ok=True)
@@ -60,14 +66,18 @@ class RunFolder:
                 "choose another one with --run"
             ) from None
         with file:
-            self._take(file)
+            self._take(file, patience)
             files.remove_drafts(self.path)
             if self.checkpoints.folder.is_dir():
                 files.remove_drafts(self.checkpoints.folder)
             yield
 
-    def _take(self, file: IO[str]) -> None:
-        if not files.try_lock(file):
+    def _take(self, file: IO[str], patience: float) -> None:
+        deadline = time.monotonic() + patience
+        while not files.try_lock(file):
+            if time.monotonic() < deadline:
+                time.sleep(_BETWEEN_TRIES)
+                continue
             file.seek(0)
             raise RunError(
                 f"{self.path} is in use by {file.read().strip() or 'another process'}: "
@@ -198,14 +208,27 @@ class Run:
         }
 
 
+# What reading a damaged file can end in.
+_DAMAGE = (ValueError, KeyError, TypeError, AttributeError, OSError)
+_T = TypeVar("_T")
+
+
 def finished_runs(folder: Path) -> list[Run]:
-    """Every finished run in a folder or below it, sorted by path."""
+    """Every finished run in a folder or below it, sorted by path; a warning for damaged ones."""
+    statuses = sorted(folder.rglob("status.json"))
+    folders = [s.parent for s in statuses if (s.parent / "recipe.json").is_file()]
+    return [run for run in _readable(Run.read, folders) if run.state == "done"]
+
+
+def _readable(read: Callable[[Path], _T], paths: Iterable[Path]) -> list[_T]:
+    """What can be read of these; what cannot is named in a warning and left out."""
     found = []
-    for status in sorted(folder.rglob("status.json")):
-        if (status.parent / "recipe.json").is_file():
-            run = Run.read(status.parent)
-            if run.state == "done":
-                found.append(run)
+    for path in paths:
+        try:
+            found.append(read(path))
+        except _DAMAGE as error:
+            reason = f"{error} is missing" if isinstance(error, KeyError) else str(error)
+            warnings.warn(f"{path} is damaged and left out: {reason}", stacklevel=3)
     return found
 
 
@@ -253,13 +276,17 @@ class ComparedUnit:
 
 @dataclass(frozen=True)
 class Comparison:
-    """Units on one task, as `onegate compare` stores them in comparison.json."""
+    """Units on one task, as `onegate compare` stores them in comparison.json.
+
+    settings: fields of the recipe that were replaced for all units, as `field=value`.
+    """
 
     task: str
     recipe: str
     match: str
     metric: str
     units: tuple[ComparedUnit, ...]
+    settings: tuple[str, ...] = ()
 
     def write(self, path: Path) -> None:
         """Stores the comparison."""
@@ -282,9 +309,10 @@ class Comparison:
             )
             for row in content.pop("units")
         ]
-        return cls(**content, units=tuple(rows))
+        settings = tuple(content.pop("settings", ()))  # versions before this field had none
+        return cls(**content, units=tuple(rows), settings=settings)
 
 
 def comparisons(folder: Path) -> list[Comparison]:
-    """Every comparison stored in a folder or below it, sorted by path."""
-    return [Comparison.read(path) for path in sorted(folder.rglob("comparison*.json"))]
+    """Every comparison in a folder or below it, sorted by path; a warning for damaged ones."""
+    return _readable(Comparison.read, sorted(folder.rglob("comparison*.json")))
