@@ -34,7 +34,8 @@ MAY_IMPORT: dict[str, set[str]] = {
     "data": {"files"},
     "recipes": {*LANGUAGE, "files"},
     "results": {"files", "recipes", "checkpoints", "machine"},
-    "report": {"files", "recipes", "results", "units", "graph", "expressions"},
+    "pages": {"files"},
+    "report": {"files", "pages", "recipes", "results", "units", "graph", "expressions"},
 }
 # A picture is asked for by a unit's name.
 ALLOWED = {("graph.draw", "units")}

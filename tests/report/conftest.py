@@ -8,8 +8,8 @@ from unittest import mock
 import pytest
 
 from onegate import report
+from onegate.pages.figures import Figure
 from onegate.report import figures
-from onegate.report.figures import Figure
 from onegate.report.groups import grouped
 from tests.report import synthetic
 from tests.report.reading import ReadPage

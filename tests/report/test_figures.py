@@ -11,13 +11,14 @@ from pathlib import Path
 import pytest
 from PIL import Image
 
+from onegate.pages import canvas
+from onegate.pages.canvas import _SERIES, INK, MUTED, RULE
+from onegate.pages.figures import Figure
 from onegate.report import draw, figures
-from onegate.report.canvas import _SERIES, INK, MUTED, RULE
-from onegate.report.figures import Figure
 from onegate.report.groups import grouped
 from tests.report import synthetic
 
-STYLE = Path(figures.__file__).with_name("page.css")
+STYLE = Path(canvas.__file__).with_name("page.css")
 
 
 def made(root: Path) -> dict[str, Figure]:

@@ -7,12 +7,12 @@ PosixPath('report/index.html')
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from pathlib import Path
 
 from onegate import files
+from onegate.pages import figures as drawings
 from onegate.report import figures, inventory, page
-from onegate.report.figures import Figure
 from onegate.report.groups import grouped
 from onegate.report.inventory import Inventory, note_not_run
 from onegate.results import Run
@@ -36,7 +36,7 @@ def write(runs: Path, out: Path) -> Path:
     groups = grouped(found.finished)
     drawn = figures.draw(groups)
     content = page.build(groups, drawn, found)
-    _write_figures(drawn, out / "figures")
+    drawings.write(drawn, out / "figures")
     path = out / "index.html"
     files.write(path, content.encode())
     return path
@@ -45,16 +45,8 @@ def write(runs: Path, out: Path) -> Path:
 def draw(runs: Iterable[Run], folder: Path) -> list[Path]:
     """Draws the figures of finished runs into a folder; returns the paths of the SVG files."""
     drawn = figures.draw(grouped(runs))
-    _write_figures(drawn, folder)
+    drawings.write(drawn, folder)
     return [folder / f"{figure.name}.svg" for figure in drawn]
-
-
-def _write_figures(drawn: Sequence[Figure], folder: Path) -> None:
-    folder.mkdir(parents=True, exist_ok=True)
-    for figure in drawn:
-        files.write(folder / f"{figure.name}.svg", figure.svg.encode())
-        files.write(folder / f"{figure.name}.png", figure.png)
-        files.write(folder / f"{figure.name}.csv", figure.data.encode())
 
 
 def _nothing(found: Inventory) -> str:

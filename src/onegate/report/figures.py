@@ -1,34 +1,15 @@
-"""The figures of a report, in all their forms."""
+"""The figures of a report."""
 
 from __future__ import annotations
 
-import csv
-import io
 from collections.abc import Sequence
-from dataclasses import dataclass
 
-from onegate.report import canvas, plots
+from onegate.pages import canvas
+from onegate.pages.figures import Figure, finished
+from onegate.report import plots
 from onegate.report.groups import Group, labels
 from onegate.report.plots import Plot
 from onegate.report.subjects import SUBJECTS
-
-
-@dataclass(frozen=True)
-class Figure:
-    """A figure: a file on its own and an element of a page.
-
-    name: of its files. alt: what is to be seen, in words. inline: the SVG element. data: what was
-        drawn, as CSV.
-    """
-
-    task: str
-    name: str
-    caption: str
-    alt: str
-    svg: str
-    inline: str
-    png: bytes
-    data: str
 
 
 def draw(groups: Sequence[Group]) -> list[Figure]:
@@ -53,19 +34,13 @@ def _belonging_together(groups: Sequence[Group]) -> list[list[Group]]:
 
 
 def _finished(plot: Plot) -> Figure:
-    name, alt = _name(plot), _alt(plot.groups)
-    svg = canvas.svg(plot.figure, name)
-    data = io.StringIO()
-    csv.writer(data, lineterminator="\n").writerows(plot.rows)
-    return Figure(
-        task=plot.groups[0].task,
-        name=name,
+    return finished(
+        plot.figure,
+        section=plot.groups[0].task,
+        name=_name(plot),
         caption=plot.caption,
-        alt=alt,
-        svg=svg,
-        inline=canvas.inline(svg, name, alt),
-        png=canvas.png(plot.figure),
-        data=data.getvalue(),
+        alt=_alt(plot.groups),
+        rows=plot.rows,
     )
 
 

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from importlib import resources
 
 from onegate import units
+from onegate.pages.figures import Figure, element
+from onegate.pages.markup import Markup, code, document, joined, prose, tag
 from onegate.report import provenance, tables
-from onegate.report.figures import Figure
 from onegate.report.groups import PAPER_UNITS, Group, display
 from onegate.report.inventory import Inventory, LeftOut
-from onegate.report.markup import Markup, code, joined, prose, tag
 from onegate.report.provenance import Machines
 from onegate.report.published import CITED, PUBLISHED
 from onegate.report.subjects import SUBJECTS, Subject
@@ -34,20 +33,7 @@ def build(groups: Sequence[Group], figures: Sequence[Figure], inventory: Invento
         tag("main", *sections),
         tag("footer", tag("p", "Written by onegate report from the finished runs alone.")),
     )
-    return f"<!doctype html>\n{tag('html', _head(), tag('body', body), lang='en')}\n"
-
-
-def _head() -> Markup:
-    style = resources.files("onegate.report").joinpath("page.css").read_text(encoding="utf-8")
-    return tag(
-        "head",
-        tag("meta", charset="utf-8"),
-        tag("meta", name="viewport", content="width=device-width, initial-scale=1"),
-        tag("meta", name="color-scheme", content="light dark"),
-        tag("link", rel="icon", href="data:,"),
-        tag("title", _TITLE),
-        tag("style", Markup(style)),
-    )
+    return document(_TITLE, body)
 
 
 def _header(inventory: Inventory) -> Markup:
@@ -119,7 +105,7 @@ def _task(
         tag("p", subject.about, " ", tag("span", subject.place or "", class_="place")),
         _said_in_the_paper(subject),
     ]
-    drawn = [_figure(figure) for figure in figures if figure.task == subject.task]
+    drawn = [element(figure) for figure in figures if figure.section == subject.task]
     if drawn:
         parts.append(tag("div", *drawn, class_="figures"))
     if ours:
@@ -155,18 +141,6 @@ def _said_in_the_paper(subject: Subject) -> Markup:
 
 def _capital(text: str) -> str:
     return text[0].upper() + text[1:]
-
-
-def _figure(figure: Figure) -> Markup:
-    files = [tag("a", kind.upper(), href=f"figures/{figure.name}.{kind}") for kind in
-             ("svg", "png", "csv")]  # fmt: skip
-    links = tag("span", files[0], " ", files[1], " ", files[2], class_="files")
-    return tag(
-        "figure",
-        Markup(figure.inline),
-        tag("figcaption", figure.caption, " ", links),
-        id=figure.name,
-    )
 
 
 def _was_run(groups: Sequence[Group], inventory: Inventory, machines: Machines) -> Markup:

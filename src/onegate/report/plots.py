@@ -11,7 +11,8 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
 from numpy.typing import ArrayLike
 
-from onegate.report import canvas
+from onegate.pages import canvas
+from onegate.pages.figures import Row
 from onegate.report.curves import Axis, Curve, axis, curve, quantity
 from onegate.report.groups import PAPER_UNITS, Group, display, labels
 from onegate.report.published import TABLE_2_SIZES, find
@@ -20,8 +21,6 @@ from onegate.report.subjects import SUBJECTS, Metric
 _MOST_CURVES = 8
 _LINES = ("-", "--", "-.", ":")
 _DOTTED = (0, (1.2, 1.6))
-
-Row = Sequence[object]
 
 
 @dataclass(frozen=True)

@@ -8,10 +8,10 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from onegate import recipes
+from onegate.pages.markup import Column, Markup, Table, code, count, joined, number, tag
 from onegate.recipes import RECIPES
 from onegate.report.groups import PAPER_UNITS, Group, display
 from onegate.report.inventory import Inventory
-from onegate.report.markup import Column, Markup, Table, code, count, joined, number, tag
 from onegate.report.published import TABLE_2_SIZES
 from onegate.report.subjects import SUBJECTS, seconds
 from onegate.results import Run

@@ -9,8 +9,7 @@ from typing import Any
 
 from onegate import recipes, units
 from onegate.graph.properties import STATED_COUNTS
-from onegate.report.groups import PAPER_UNITS, Group, closest, display
-from onegate.report.markup import (
+from onegate.pages.markup import (
     Column,
     Markup,
     Table,
@@ -21,6 +20,7 @@ from onegate.report.markup import (
     number,
     tag,
 )
+from onegate.report.groups import PAPER_UNITS, Group, closest, display
 from onegate.report.published import TABLE_2_SIZES, Published, find
 from onegate.report.subjects import SUBJECTS, Metric
 from onegate.results import ComparedUnit, Comparison

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from onegate.report.markup import Column, Markup, Table, code, number, prose, tag
+from onegate.pages.markup import Column, Markup, Table, code, number, prose, tag
 from tests.report.reading import ReadPage
 
 NASTY = """<script>alert("x")</script> & 'quotes' ü"""

@@ -1,10 +1,11 @@
-"""Just enough HTML: elements whose text cannot break out of them, and tables."""
+"""Just enough HTML: elements whose text cannot break out of them, tables, whole documents."""
 
 from __future__ import annotations
 
 import html
 from collections.abc import Sequence
 from dataclasses import dataclass
+from importlib import resources
 
 _VOID = ("meta", "link", "br", "col")
 
@@ -39,6 +40,21 @@ def tag(name: str, /, *children: str, **attributes: str | int | None) -> Markup:
     if name in _VOID:
         return Markup(f"<{name}{written}>")
     return Markup(f"<{name}{written}>{joined(*children)}</{name}>")
+
+
+def document(title: str, body: Markup, style: str = "") -> str:
+    """A page that needs nothing beside itself, in the common look; style: more CSS."""
+    look = resources.files("onegate.pages").joinpath("page.css").read_text(encoding="utf-8")
+    head = tag(
+        "head",
+        tag("meta", charset="utf-8"),
+        tag("meta", name="viewport", content="width=device-width, initial-scale=1"),
+        tag("meta", name="color-scheme", content="light dark"),
+        tag("link", rel="icon", href="data:,"),
+        tag("title", title),
+        tag("style", Markup(look + style)),
+    )
+    return f"<!doctype html>\n{tag('html', head, tag('body', body), lang='en')}\n"
 
 
 def prose(text: str) -> Markup:
