@@ -40,6 +40,7 @@ class Recurrent(nn.Module):
         several states; zeros by default.
     lengths: (B,), the steps of each row of a padded batch. Outputs beyond are zero, the last state
         is the one at the length, and the backward direction starts there.
+
     Returns the outputs (T, B, D * n), and the last states, shaped as hx.
 
     >>> layer = onegate.Recurrent("mgu", 28, 100)
