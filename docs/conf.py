@@ -14,22 +14,32 @@ myst_heading_anchors = 3
 html_theme = "furo"
 html_title = "onegate"
 exclude_patterns = ["_build"]
-autodoc_typehints = "description"
+autodoc_typehints = "signature"
 
 
-def _fields(*event: Any) -> None:
-    """Lines of a docstring such as `bias: whether ...` become a list of fields."""
+def _marked_up(*event: Any) -> None:
+    """Docstrings are plain text: `bias: whether ...` becomes a list's item, LaTeX a formula."""
     lines: list[str] = event[-1]
-    found, inside = [], False
+    found: list[str] = []
+    inside = ""  # what the line before belongs to
     for line in lines:
-        is_field = re.match(r"[a-z_]\w*: \S", line) is not None
-        belongs = inside and line.startswith(" ")
-        if is_field != inside and not belongs:
-            found.append("")
-        inside = is_field or belongs
-        found.append(f":{line}" if is_field else line)
+        if line.startswith("\\begin{align}"):
+            inside = "formula"
+            found += [".. math::", "   :nowrap:", ""]
+        field = re.match(r"([a-z_]\w*): (\S.*)", line)
+        if inside == "formula":
+            found.append(f"   {line}")
+            inside = "" if line.startswith("\\end{align}") else inside
+        elif field is not None:
+            found += [*([] if inside else [""]), f"- ``{field[1]}``: {field[2]}"]
+            inside = "list"
+        elif inside and line.startswith(" "):
+            found.append(f"  {line.strip()}")
+        else:
+            found += [*([""] if inside else []), line]
+            inside = ""
     lines[:] = found
 
 
 def setup(app: Any) -> None:
-    app.connect("autodoc-process-docstring", _fields)
+    app.connect("autodoc-process-docstring", _marked_up)
