@@ -191,9 +191,12 @@ def test_damaged_comparisons_are_named_and_the_others_read(tmp_path: Path) -> No
 
 def test_a_lock_is_waited_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """As long as asked, and taken when it is free."""
-    with RunFolder(tmp_path).locked():
-        with pytest.raises(RunError, match="in use"), RunFolder(tmp_path).locked(0.3):
-            pass
+    with (
+        RunFolder(tmp_path).locked(),
+        pytest.raises(RunError, match="in use"),
+        RunFolder(tmp_path).locked(0.3),
+    ):
+        pass
     tried = iter([False, False, True])
     monkeypatch.setattr("onegate.files.try_lock", lambda _: next(tried))
     monkeypatch.setattr("time.sleep", lambda _: None)

@@ -74,7 +74,7 @@ class Lines:
 
     def evaluated(self, position: Position, metrics: Mapping[str, float]) -> None:
         """Prints position and metrics."""
-        self.console.print(f"{position}  {_shown(metrics)}")
+        self.console.print(f"{position}  {shown(metrics)}")
 
     def ended(self) -> None:
         """Nothing is left open."""
@@ -106,7 +106,7 @@ class Live(Lines):
     def evaluated(self, position: Position, metrics: Mapping[str, float]) -> None:
         """Prints position and metrics; the live line shows these metrics from now on."""
         super().evaluated(position, metrics)
-        self.last_metrics = _shown(metrics)
+        self.last_metrics = shown(metrics)
         self.updated(position)
 
     def ended(self) -> None:
@@ -114,7 +114,8 @@ class Live(Lines):
         self.progress.stop()
 
 
-def _shown(metrics: Mapping[str, float]) -> str:
+def shown(metrics: Mapping[str, float]) -> str:
+    """The metrics that a line has room for: of validation and test, without losses."""
     wanted = ("valid_", "test_")
     return "  ".join(
         f"{name} {value:.4g}"

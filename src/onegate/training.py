@@ -40,11 +40,13 @@ def train(
     resume: bool = False,
     observers: Sequence[Observer] = (),
     checkpoint_seconds: float = 60.0,
+    patience: float = 0.0,
 ) -> Mapping[str, Any]:
     """Trains a recipe in a run folder and returns the result, as it stands in status.json.
 
     resume: goes on from the last checkpoint if there is one; a run that is done is not run again.
     checkpoint_seconds: between checkpoints, beside those of the best model and of the end.
+    patience: how many seconds to wait for another process to leave the folder.
 
     Raises `StoppedError` after Ctrl-C or SIGTERM, `RunError` if the folder cannot be used,
     `DivergedError` if the numbers are not finite any more.
@@ -52,7 +54,7 @@ def train(
     >>> train(recipe("adding", "tuned", "mgu"), Path("runs/adding"))["test_mse"]
     """
     run = RunFolder(folder or RUNS / run_name(recipe))
-    with run.locked():
+    with run.locked(patience):
         if _is_finished(run, recipe, resume):
             return dict(run.status()["result"])
         trainer = Trainer(recipe, tasks.load(recipe))
@@ -115,7 +117,7 @@ class _Session:
         self.speed = Speed()
         self.counted = 0.0
         self.machine_noted = False
-        self.stop = _StopRequest()
+        self.stop = StopRequest()
 
     def run(self) -> Mapping[str, Any]:
         """Runs to the end and returns the result."""
@@ -272,7 +274,7 @@ class _Session:
         return lines[-1] if lines else {}
 
 
-class _StopRequest:
+class StopRequest:
     """Remembers that Ctrl-C or SIGTERM came; a second one interrupts at once."""
 
     def __init__(self) -> None:

@@ -1,0 +1,99 @@
+"""`onegate sweep`: every combination of units, sizes, seeds and other fields, as one command."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+from onegate import recipes, sweep, training
+from onegate.cli.train import add_settings
+from onegate.cli.warning_lines import plain_warnings
+from onegate.progress import duration
+from onegate.recipes import RecipeError
+from onegate.sweep import Grid, Plan, estimates
+from onegate.sweep.grid import of_options, read_toml
+from onegate.sweep.plan import cores
+
+
+def register(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+    """Adds the command."""
+    parser = commands.add_parser(
+        "sweep",
+        help="train every combination of units, sizes, seeds and other fields",
+        description="Run it again to go on where it was stopped; finished runs are not run again.",
+    )
+    parser.add_argument(
+        "tasks",
+        nargs="+", metavar="TASK",
+        help=f"of {', '.join(recipes.TASKS)}; or one .toml file with the whole grid",
+    )  # fmt: skip
+    parser.add_argument("--units", nargs="+", help="default: mgu gru")
+    parser.add_argument("--hidden", nargs="+", type=int, help="default: the recipe's")
+    parser.add_argument("--seeds", nargs="+", type=int, help="default: 0")
+    parser.add_argument("--recipe", help="default: tuned")
+    add_settings(parser)
+    parser.add_argument(
+        "--grid",
+        action="append", default=[], metavar="FIELD=VALUE,VALUE",
+        help="values of another field to combine with; may be repeated",
+    )  # fmt: skip
+    parser.add_argument(
+        "--runs",
+        default=str(training.RUNS), metavar="FOLDER",
+        help="where results land: a folder, or an address that fsspec knows (default: runs)",
+    )  # fmt: skip
+    parser.add_argument("--threads", type=int, help="of each run (default: so that cores are full)")
+    parser.add_argument(
+        "--checkpoint-every", type=float, default=60.0, metavar="SECONDS", help="default: 60"
+    )
+    parser.set_defaults(run=run)
+
+
+def run(args: argparse.Namespace) -> int:
+    """Says what will be run, runs it, and prints what failed."""
+    asked = _grid(args).recipes()
+    plan = sweep.make(
+        asked, sweep.place(args.runs), args.threads, checkpoint_seconds=args.checkpoint_every
+    )
+    with plain_warnings():
+        seconds = _announce(plan, cores())
+        try:
+            outcome = sweep.run(plan, estimates=seconds)
+        except training.StoppedError as stopped:
+            print(f"onegate: {stopped}", file=sys.stderr)
+            return 128 + stopped.signal_number
+    if told := outcome.describe():
+        print(told, file=sys.stderr)
+    return 1 if outcome.failed else 0
+
+
+def _grid(args: argparse.Namespace) -> Grid:
+    options = {
+        name: tuple(given) if isinstance(given, list) else given
+        for name in ("units", "hidden", "seeds", "recipe")
+        if (given := getattr(args, name)) is not None
+    }
+    if not any(task.endswith(".toml") for task in args.tasks):
+        return of_options(args.tasks, args.grid, settings=tuple(args.settings), **options)
+    if len(args.tasks) > 1 or options or args.settings or args.grid:
+        raise RecipeError("a .toml file holds the whole grid: put the other options into it")
+    return read_toml(Path(args.tasks[0]))
+
+
+def _announce(plan: Plan, side_by_side: int) -> Sequence[float]:
+    """Prints the list of runs with an estimate; returns the seconds of each."""
+    left = plan.unfinished()
+    unfinished = [plan.runs[name] for name in left]
+    seconds = dict(zip(left, estimates.of_runs(unfinished, plan.threads), strict=True))
+    for name in plan.runs:
+        print(f"{name}: {'about ' + duration(seconds[name]) if name in seconds else 'finished'}")
+    workers = max(1, min(len(left), side_by_side // plan.threads))
+    print(
+        f"{len(plan.runs)} runs, {len(plan.runs) - len(left)} finished; {workers} side by side "
+        f"with {plan.threads} thread{'s' if plan.threads > 1 else ''} each, "
+        f"about {duration(sum(seconds.values()) / workers)} in all",
+        flush=True,
+    )
+    return [seconds.get(name, 0.0) for name in plan.runs]
