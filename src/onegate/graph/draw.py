@@ -10,6 +10,7 @@ unit keeps runs along the top.
 from __future__ import annotations
 
 import functools
+import io
 import math
 import os
 from collections.abc import Iterator, Mapping, Sequence
@@ -105,6 +106,14 @@ def draw(
     with mpl.rc_context(_SETTINGS):
         cells = [_Cell(*pair) for pair in zip(graphs, layouts(graphs), strict=True)]
         return _figure(cells, DARK if dark else LIGHT)
+
+
+def svg(figure: Figure) -> str:
+    """A figure as the text of an SVG file."""
+    text = io.StringIO()
+    with mpl.rc_context(_SETTINGS):
+        figure.savefig(text, format="svg", metadata={"Date": None, "Creator": "onegate"})
+    return text.getvalue()
 
 
 def save(figure: Figure, path: str | os.PathLike[str]) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -116,10 +116,15 @@ def trace(
     was_training = layer.training
     layer.eval()
     try:
-        with watching(layer) as watched:
-            layer(x, h_0, lengths=lengths)
+        return traced(layer, lambda: layer(x, h_0, lengths=lengths))
     finally:
         layer.train(was_training)
+
+
+def traced(layer: Recurrent, call: Callable[[], object]) -> dict[str, Pass]:
+    """The same for a call of a whole model, in the mode it is in, that calls the layer once."""
+    with watching(layer) as watched:
+        call()
     return {each.name: each.finished() for each in watched}
 
 

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from importlib import resources
 
-_VOID = ("meta", "link", "br", "col")
+_VOID = ("meta", "link", "br", "col", "input")
 
 
 class Markup(str):

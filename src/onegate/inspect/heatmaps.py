@@ -1,0 +1,157 @@
+"""Gates and states of one example over time, as a picture, with the input beside it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from matplotlib import figure as drawing
+from matplotlib.axes import Axes
+from matplotlib.colors import LinearSegmentedColormap
+from numpy.typing import NDArray
+
+from onegate.graph.properties import gates
+from onegate.inspect.examples import View
+from onegate.inspect.measures import PassMeasures
+from onegate.inspect.traces import Pass, named_values
+from onegate.pages import canvas
+from onegate.pages.figures import Figure, Row, finished
+
+_BLUE, _ORANGE = "#0b5cad", "#c2490a"
+_GATE = LinearSegmentedColormap.from_list("gate", ["#ffffff", _BLUE])
+_SIGNED = LinearSegmentedColormap.from_list("signed", [_ORANGE, "#ffffff", _BLUE])
+_WIDTH, _ROW = 5.0, 1.25
+_MOST_WORDS = 45
+
+
+@dataclass(frozen=True)
+class Shown:
+    """A value worth looking at, and the range of its colours.
+
+    low, high: 0 and 1 for gates, else as far below zero as above.
+    """
+
+    name: str
+    gate: bool
+    low: float
+    high: float
+
+
+def shown_values(one: Pass) -> list[Shown]:
+    """Gates, states and what has a name in the equations."""
+    wanted = set(gates(one.graph))
+    found = []
+    for name, node in named_values(one.graph).items():
+        gate = node.op == "sigmoid"
+        if gate and (node in wanted or name.isidentifier()):
+            found.append(Shown(name, True, 0.0, 1.0))
+        elif name.isidentifier():
+            inside = one[name][one.inside]
+            most = max(1.0, float(inside.abs().max())) if torch.isfinite(inside).all() else 1.0
+            found.append(Shown(name, False, -most, most))
+    return found
+
+
+def order(one: PassMeasures) -> NDArray[np.int64]:
+    """Units by falling memory span: that of the gate, or where there is none the measured one."""
+    kept = one.keeping.get(one.memory)
+    spans = one.spans[one.memory] if kept is None else kept.span.numpy()
+    return np.argsort(-np.nan_to_num(spans, nan=-1.0, posinf=1e300), kind="stable")
+
+
+def draw(
+    label: str,
+    view: View,
+    place: int,
+    passes: Mapping[str, Pass],
+    measured: Mapping[str, PassMeasures],
+) -> Figure:
+    """All passes of a run on one example; `place`: its column in the passes."""
+    panels = [(one, shown) for one in passes.values() for shown in shown_values(one)]
+    beside = view.kind == "image"
+    above = 0.8 if view.kind == "numbers" else 0.0
+    with canvas.style():
+        drawn = drawing.Figure(
+            figsize=(_WIDTH + (1.2 if beside else 0), above + _ROW * len(panels) + 0.6)
+        )
+        ratios = [above] * (above > 0) + [_ROW] * len(panels)
+        grid = drawn.add_gridspec(
+            len(ratios), 2 if beside else 1, height_ratios=ratios,
+            width_ratios=[1.2, _WIDTH] if beside else [1],
+        )  # fmt: skip
+        if view.image is not None:
+            axes = drawn.add_subplot(grid[0, 0])
+            axes.imshow(view.image, cmap="Greys")
+            axes.set(xticks=[], yticks=[])
+            axes.grid(visible=False)
+        if view.numbers is not None:
+            _numbers(drawn.add_subplot(grid[0, -1]), view)
+        for row, (one, shown) in enumerate(panels):
+            axes = drawn.add_subplot(grid[row + (above > 0), -1])
+            _heat(drawn, axes, _values(one, shown, place, view, measured[one.name]), shown)
+            several = f"{one.name}: " if len(passes) > 1 else ""
+            axes.set_ylabel(f"{several}{shown.name}", rotation=0, ha="right", va="center")
+            last = row == len(panels) - 1
+            axes.tick_params(labelbottom=last)
+            if last:
+                _time(axes, view)
+        name = f"heatmap-{label}-{view.number}"
+        return finished(
+            drawn, "explore", name,
+            f"{label} on example {view.number} of the test set ({view.answer}): values over time, "
+            "one line a unit, the longest memory on top.",
+            f"Heat maps of {label} on example {view.number}.",
+            _rows(panels, place, view),
+        )  # fmt: skip
+
+
+def _values(
+    one: Pass, shown: Shown, place: int, view: View, measured: PassMeasures
+) -> NDArray[np.float64]:
+    """(units, steps), sorted where the value has a line for each unit of the memory."""
+    values = one[shown.name][: view.steps, place].double().numpy().T
+    ranks = order(measured)
+    return values[ranks] if len(ranks) == len(values) else values
+
+
+def _heat(drawn: drawing.Figure, axes: Axes, values: NDArray[np.float64], shown: Shown) -> None:
+    colors = _GATE if shown.gate else _SIGNED
+    steps = values.shape[1]
+    image = axes.imshow(
+        values, cmap=colors, vmin=shown.low, vmax=shown.high, aspect="auto",
+        interpolation="nearest", extent=(0.5, steps + 0.5, len(values), 0),
+    )  # fmt: skip
+    axes.grid(visible=False)
+    axes.set_yticks([])
+    drawn.colorbar(image, ax=axes, pad=0.01, fraction=0.03, ticks=[shown.low, shown.high],
+                   format="%.3g")  # fmt: skip
+
+
+def _numbers(axes: Axes, view: View) -> None:
+    assert view.numbers is not None
+    steps = np.arange(1, view.steps + 1)
+    marked = np.zeros(view.steps, bool) if view.marked is None else view.marked
+    axes.bar(steps[~marked], view.numbers[~marked], color=canvas.MUTED.light, width=0.7)
+    axes.bar(steps[marked], view.numbers[marked], color=_ORANGE, width=0.7)
+    axes.set(xlim=(0.5, view.steps + 0.5), xticks=[])
+    axes.set_ylabel("input", rotation=0, ha="right", va="center")
+
+
+def _time(axes: Axes, view: View) -> None:
+    if not view.words:
+        axes.set_xlabel("step t")
+        return
+    every = -(-view.steps // _MOST_WORDS)
+    places = range(0, view.steps, every)
+    axes.set_xticks([place + 1 for place in places])
+    axes.set_xticklabels([view.words[place] for place in places], rotation=90, fontsize=6.5)
+
+
+def _rows(panels: Sequence[tuple[Pass, Shown]], place: int, view: View) -> Iterator[Row]:
+    yield "pass", "value", "unit", *(f"t={t + 1}" for t in range(view.steps))
+    for one, shown in panels:
+        values = one[shown.name][: view.steps, place].T
+        for unit, row in enumerate(values.tolist()):
+            yield one.name, shown.name, unit, *(f"{value:.5g}" for value in row)
