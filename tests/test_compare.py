@@ -4,17 +4,16 @@ from __future__ import annotations
 
 import csv
 import itertools
-from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
 
 import pytest
 
-from onegate import compare, tasks, training
+from onegate import compare, tasks
 from onegate.compare import Request
 from onegate.models import build, count_parameters
 from onegate.recipes import Recipe, RecipeError, override, recipe
-from onegate.results import Comparison, RunFolder, comparisons
+from onegate.results import Comparison, RunError, RunFolder, comparisons, run_name
+from onegate.sweep import estimates, local
 from onegate.trainer import Trainer
 from tests import small_data
 
@@ -26,16 +25,13 @@ ASKED = Request("adding", "tuned", ("mgu", "gru"), (0, 1), settings=SMALL)
 @pytest.fixture(autouse=True)
 def quick(monkeypatch: pytest.MonkeyPatch) -> None:
     small_data.use(monkeypatch)
-    monkeypatch.setattr(compare, "_SECONDS_A_MEASUREMENT", 0.0)
-    monkeypatch.setattr(compare, "_ROUNDS", 2)
-
-
-def train(made: Recipe, folder: Path) -> Mapping[str, Any]:
-    return training.train(made, folder, resume=True)
+    monkeypatch.setattr(estimates, "_SECONDS_A_MEASUREMENT", 0.0)
+    monkeypatch.setattr(estimates, "_ROUNDS", 2)
+    monkeypatch.setattr(local, "cores", lambda: 1)  # in this process, which has the small data
 
 
 def test_every_unit_runs_with_every_seed_and_the_table_is_stored(tmp_path: Path) -> None:
-    made = compare.compare(ASKED, tmp_path, train)
+    made = compare.compare(ASKED, tmp_path)
     assert [row.unit for row in made.units] == ["mgu", "gru"]
     assert made.metric == "test_mse"
     for row in made.units:
@@ -50,31 +46,24 @@ def test_every_unit_runs_with_every_seed_and_the_table_is_stored(tmp_path: Path)
     # Two directions of G n (n + d + 1), and the paper's n initial states a direction.
     assert [row.parameters for row in made.units] == [2 * 2 * 8 * 11, 2 * 3 * 8 * 11]
     assert [row.parameters_paper for row in made.units] == [368, 544]
+    assert made.settings == SMALL
     assert comparisons(tmp_path) == [made]
     (table,) = tmp_path.glob("comparison-*.csv")
     rows = list(csv.DictReader(table.read_text().splitlines()))
     assert [float(r["test_mse"]) for r in rows] == [row.mean for row in made.units]
 
 
-def test_finished_runs_are_not_run_again(tmp_path: Path) -> None:
-    first = compare.compare(ASKED, tmp_path, train)
-    seen = []
-
-    def watched(made: Recipe, folder: Path) -> Mapping[str, Any]:
-        before = (folder / "status.json").stat().st_mtime_ns
-        result = train(made, folder)
-        seen.append((folder / "status.json").stat().st_mtime_ns == before)
-        return result
-
-    again = compare.compare(ASKED, tmp_path, watched)
-    assert seen == [True] * 4
+def test_finished_runs_are_not_run_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    first = compare.compare(ASKED, tmp_path)
+    monkeypatch.setattr("onegate.training.Trainer", None)
+    again = compare.compare(ASKED, tmp_path)
     assert [r.metric_values for r in again.units] == [r.metric_values for r in first.units]
 
 
 def test_comparisons_of_other_settings_stay(tmp_path: Path) -> None:
-    compare.compare(ASKED, tmp_path, train)
+    compare.compare(ASKED, tmp_path)
     other = Request("adding", "tuned", ("mgu", "gru"), (0,), settings=(*SMALL, "batch_size=30"))
-    compare.compare(other, tmp_path, train)
+    compare.compare(other, tmp_path)
     assert len(comparisons(tmp_path)) == 2
 
 
@@ -121,7 +110,7 @@ def test_an_interrupted_comparison_of_equal_times_keeps_its_lengths(
 ) -> None:
     request = Request("adding", "tuned", ("mgu", "gru"), (0,), "time", SMALL)
     speeds = iter([[0.1, 0.2], [0.3, 0.1]])
-    monkeypatch.setattr(compare, "seconds_per_update", lambda _: next(speeds))
+    monkeypatch.setattr(estimates, "seconds_per_update", lambda _: next(speeds))
     first, second = (
         [c.recipe.length for c in compare.prepare(request, tmp_path)] for _ in range(2)
     )
@@ -133,7 +122,7 @@ def test_units_take_turns_when_they_are_measured(monkeypatch: pytest.MonkeyPatch
     order: list[str] = []
     clock = itertools.count()
     monkeypatch.setattr("time.perf_counter", lambda: float(next(clock)))
-    monkeypatch.setattr(compare, "_ROUNDS", 3)
+    monkeypatch.setattr(estimates, "_ROUNDS", 3)
     trainers = [Trainer(made, tasks.load(made)) for made in ASKED.recipes()]
     original = Trainer.step
 
@@ -142,16 +131,24 @@ def test_units_take_turns_when_they_are_measured(monkeypatch: pytest.MonkeyPatch
         return original(self, batch)
 
     monkeypatch.setattr(Trainer, "step", step)
-    compare.seconds_per_update(trainers)
+    estimates.seconds_per_update(trainers)
     assert order == ["mgu", "gru"] * 5
 
 
 def test_the_same_unit_twice_is_refused(tmp_path: Path) -> None:
     with pytest.raises(RecipeError, match="each can be compared once"):
-        compare.compare(Request("adding", "tuned", ("mgu", "mgu")), tmp_path, train)
+        compare.compare(Request("adding", "tuned", ("mgu", "mgu")), tmp_path)
 
 
 def test_stored_tables_are_read_back(tmp_path: Path) -> None:
-    made = compare.compare(ASKED, tmp_path, train)
+    made = compare.compare(ASKED, tmp_path)
     (path,) = tmp_path.glob("comparison-*.json")
     assert Comparison.read(path) == made
+
+
+def test_a_run_that_fails_is_named(tmp_path: Path) -> None:
+    in_the_way = tmp_path / run_name(ASKED.recipes()[1])
+    in_the_way.write_text("")
+    with pytest.raises(RunError, match=r"1 of the runs failed:\nadding-tuned-gru-8-s0-"):
+        compare.compare(ASKED, tmp_path)
+    assert not comparisons(tmp_path)

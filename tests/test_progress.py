@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from onegate import progress
-from onegate.progress import Lines, Live, Position, RunsProgress, Speed, Throttle, duration
+from onegate.progress import Lines, Live, Position, Speed, Throttle, duration
 
 HERE = Position(30, 120, 1.5, 0.25, 1234.4, "words", 75.0)
 
@@ -74,32 +74,6 @@ def test_throttle(monkeypatch: pytest.MonkeyPatch) -> None:
     now[0] = 15.0
     assert throttle.ready()
     assert not throttle.ready()
-
-
-def test_time_left_for_several_runs(monkeypatch: pytest.MonkeyPatch) -> None:
-    now = [0.0]
-    monkeypatch.setattr("time.monotonic", lambda: now[0])
-    runs = RunsProgress([100.0, 0.0, 300.0])
-    runs.run(0, "first")
-    assert runs.left(0.0) == 400
-    now[0] = 100.0  # half of the first run took twice as long as estimated
-    assert runs.left(0.5) == 700
-    runs.run(2, "third")
-    now[0] = 200.0
-    assert runs.left(0.0) == 600
-
-
-def test_several_runs_are_told_apart(capsys: pytest.CaptureFixture[str]) -> None:
-    with RunsProgress([1.0, 1.0]) as runs:
-        observer = runs.run(1, "adding gru")
-        observer.started("runs/x")
-        observer.evaluated(HERE, {"valid_mse": 1.0})
-        observer.evaluated(Position(120, 120, 6.0, 0.1, 5.0, "words", 0.0), {"valid_mse": 0.5})
-        observer.ended()
-    out = capsys.readouterr().out.splitlines()
-    assert out[0] == "run 2 of 2, adding gru: runs/x"
-    assert len(out) == 2
-    assert "valid_mse 0.5" in out[1]
 
 
 def test_tensorboard_gets_every_metric(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -7,10 +7,11 @@ from pathlib import Path
 
 import pytest
 
-from onegate import compare, data, reproduce
+from onegate import data, reproduce
 from onegate.compare import Request
 from onegate.recipes import TASKS, values
-from onegate.results import finished_runs, run_name
+from onegate.results import comparisons, finished_runs, run_name
+from onegate.sweep import estimates, local
 from onegate.training import train
 from tests import small_data
 
@@ -26,8 +27,9 @@ TEXT = Request(
 @pytest.fixture(autouse=True)
 def quick(monkeypatch: pytest.MonkeyPatch) -> None:
     small_data.use(monkeypatch)
-    monkeypatch.setattr(compare, "_SECONDS_A_MEASUREMENT", 0.0)
-    monkeypatch.setattr(compare, "_ROUNDS", 1)
+    monkeypatch.setattr(estimates, "_SECONDS_A_MEASUREMENT", 0.0)
+    monkeypatch.setattr(estimates, "_ROUNDS", 1)
+    monkeypatch.setattr(local, "cores", lambda: 1)  # in this process, which has the small data
 
 
 def test_the_quick_plan_has_all_five_tasks_and_both_units() -> None:
@@ -69,6 +71,9 @@ def test_a_plan_goes_on_where_it_was_stopped(tmp_path: Path) -> None:
     assert "mgu, 8 units, seed 0: finished" in reproduce.describe(plan, tmp_path)
     assert "gru, 8 units, seed 0: about 0:0" in reproduce.describe(plan, tmp_path)
     reproduce.execute(plan, tmp_path, print)
+    (kept,) = tmp_path.glob("sweep-*.json")
+    reproduce.execute(reproduce.prepare([ADDING], tmp_path, print), tmp_path, print)
+    assert list(tmp_path.glob("sweep-*.json")) == [kept]
     assert reproduce.prepare([ADDING], tmp_path, print).finished == [ADDING]
     more = replace(ADDING, seeds=(0, 1))
     assert reproduce.prepare([more], tmp_path, print).finished == []
@@ -108,4 +113,7 @@ def test_a_run_that_fails_does_not_stop_the_others(tmp_path: Path) -> None:
     told: list[str] = []
     reproduce.reproduce([ADDING, TEXT], tmp_path / "runs", tmp_path / "out", told.append)
     assert "adding failed: the run folder" in told[-1]
-    assert {run.recipe.task for run in finished_runs(tmp_path / "runs")} == {"ptb"}
+    assert {(r.recipe.task, r.recipe.unit) for r in finished_runs(tmp_path / "runs")} == {
+        ("adding", "gru"), ("ptb", "gru"), ("ptb", "mgu")
+    }  # fmt: skip
+    assert [made.task for made in comparisons(tmp_path / "runs")] == ["ptb"]

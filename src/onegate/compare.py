@@ -6,31 +6,21 @@ import csv
 import hashlib
 import io
 import json
-import math
-import statistics
-import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Literal
 
-from onegate import files, recipes, tasks, units
+from onegate import files, recipes, sweep, tasks, units
 from onegate.graph.properties import parameter_count
 from onegate.models import count_parameters
 from onegate.recipes import Recipe, RecipeError
-from onegate.results import ComparedUnit, Comparison, RunFolder, run_name
+from onegate.results import ComparedUnit, Comparison, RunError, RunFolder, run_name
+from onegate.sweep import estimates
 from onegate.tasks import Task
 from onegate.trainer import Trainer
 
 Match = Literal["units", "parameters", "time"]
-# One measurement of every unit, then the next of every unit, so many times.
-_ROUNDS = 5
-_SECONDS_A_MEASUREMENT = 0.3
-# Of the time of an update, for estimates of evaluation.
-_FORWARD_SHARE = 0.35
-
-# Trains a recipe in a folder, or goes on with it, and returns its result.
-Runner = Callable[[Recipe, Path], Mapping[str, Any]]
 
 
 @dataclass(frozen=True)
@@ -90,7 +80,7 @@ def prepare(request: Request, folder: Path) -> list[Contender]:
     if request.match == "parameters":
         asked = match_parameters(asked, task)
     trainers = [Trainer(recipe, task) for recipe in asked]
-    seconds = seconds_per_update(trainers)
+    seconds = estimates.seconds_per_update(trainers)
     if request.match == "time":
         asked = match_time(asked, _kept_pace(request, folder, seconds))
     contenders = []
@@ -100,21 +90,12 @@ def prepare(request: Request, folder: Path) -> list[Contender]:
             Contender(
                 recipe,
                 measured * task.updates_per_epoch,
-                _estimate(recipe, task, measured),
+                estimates.whole_run(recipe, task, measured),
                 counts.hidden,
                 counts.paper,
             )
         )
     return contenders
-
-
-def _estimate(recipe: Recipe, task: Task, seconds: float) -> float:
-    """Seconds of a whole run whose updates take `seconds` each."""
-    per_epoch = task.updates_per_epoch
-    updates = recipe.updates(recipe.length, per_epoch)
-    evaluations = updates // recipe.updates(recipe.evaluate_every, per_epoch) + 1
-    batches = sum(task.batches_in(split) for split in recipe.curves & task.splits)
-    return seconds * (updates + _FORWARD_SHARE * evaluations * batches)
 
 
 def match_parameters(asked: Sequence[Recipe], task: Task) -> list[Recipe]:
@@ -165,31 +146,26 @@ def _kept_pace(request: Request, folder: Path, measured: list[float]) -> list[fl
     return measured
 
 
-def seconds_per_update(trainers: Sequence[Trainer]) -> list[float]:
-    """Median time of an update of each trainer, measured in turns so that noise hits all alike."""
-    batches = [trainer.batches() for trainer in trainers]
+def compare(request: Request, folder: Path, threads: int | None = None) -> Comparison:
+    """Runs every unit with every seed in `folder` as a sweep, and stores the table there.
 
-    def measure(which: int, updates: int) -> float:
-        start = time.perf_counter()
-        for _ in range(updates):
-            trainers[which].step(next(batches[which]))
-        return (time.perf_counter() - start) / updates
-
-    numbers = range(len(trainers))
-    for which in numbers:  # the first update prepares things that later ones find ready
-        measure(which, 1)
-    slowest = max(measure(which, 1) for which in numbers)
-    updates = max(1, math.ceil(_SECONDS_A_MEASUREMENT / slowest))
-    rounds = [[measure(which, updates) for which in numbers] for _ in range(_ROUNDS)]
-    return [statistics.median(round_[which] for round_ in rounds) for which in numbers]
-
-
-def compare(request: Request, folder: Path, run: Runner) -> Comparison:
-    """Runs every unit with every seed in `folder`, and stores the table there.
-
-    Runs that are finished are not run again.
+    threads: of each run, see `sweep.make`. Runs that are finished are not run again.
     """
-    return finish(request, prepare(request, folder), folder, run)
+    contenders = prepare(request, folder)
+    asked, seconds = zip(*runs(request, contenders), strict=True)
+    outcome = sweep.run(sweep.make(asked, sweep.place(folder), threads), estimates=seconds)
+    if outcome.failed:
+        raise RunError(outcome.describe())
+    return tabulate(request, contenders, folder)
+
+
+def runs(request: Request, contenders: Sequence[Contender]) -> list[tuple[Recipe, float]]:
+    """Every run of a comparison, with its estimated seconds."""
+    return [
+        (replace(contender.recipe, seed=seed), contender.seconds)
+        for seed in request.seeds
+        for contender in contenders
+    ]
 
 
 def is_finished(request: Request, folder: Path) -> bool:
@@ -203,33 +179,28 @@ def is_finished(request: Request, folder: Path) -> bool:
     return seeds and all(RunFolder(folder / name).is_done() for name in names)
 
 
-def finish(
-    request: Request, contenders: Sequence[Contender], folder: Path, run: Runner
-) -> Comparison:
-    """The runs of prepared contenders, seed by seed, and their table."""
-    values: dict[str, list[float]] = {c.recipe.unit: [] for c in contenders}
-    folders: dict[str, list[str]] = {c.recipe.unit: [] for c in contenders}
+def tabulate(request: Request, contenders: Sequence[Contender], folder: Path) -> Comparison:
+    """The table of finished runs, stored in their folder."""
+    rows = []
     metric = ""
-    for seed in request.seeds:
-        for contender in contenders:
-            recipe = replace(contender.recipe, seed=seed)
-            result = run(recipe, folder / run_name(recipe))
-            metric = metric or _metric(result)
-            values[recipe.unit].append(result[metric])
-            folders[recipe.unit].append(run_name(recipe))
-    rows = tuple(
-        ComparedUnit(
-            contender.recipe.unit,
-            contender.recipe.model.hidden_size,
-            tuple(values[contender.recipe.unit]),
-            contender.seconds_per_epoch,
-            contender.parameters,
-            contender.parameters_paper,
-            tuple(folders[contender.recipe.unit]),
+    for contender in contenders:
+        names = [run_name(replace(contender.recipe, seed=seed)) for seed in request.seeds]
+        results = [RunFolder(folder / name).status()["result"] for name in names]
+        metric = _metric(results[0])
+        rows.append(
+            ComparedUnit(
+                contender.recipe.unit,
+                contender.recipe.model.hidden_size,
+                tuple(result[metric] for result in results),
+                contender.seconds_per_epoch,
+                contender.parameters,
+                contender.parameters_paper,
+                tuple(names),
+            )
         )
-        for contender in contenders
+    made = Comparison(
+        request.task, request.recipe, request.match, metric, tuple(rows), request.settings
     )
-    made = Comparison(request.task, request.recipe, request.match, metric, rows, request.settings)
     store(made, folder, _stem(request))
     return made
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import sys
 import time
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -191,57 +191,3 @@ class Throttle:
             return False
         self.last = now
         return True
-
-
-class RunsProgress:
-    """Several runs, one after the other: which one it is, and how long all will take.
-
-    seconds: the estimated time of each run; 0 for those that are finished already.
-    """
-
-    def __init__(self, seconds: Sequence[float]) -> None:
-        self.estimates = list(seconds)
-        self.number = 0
-        self.started = time.monotonic()
-        self.output: Lines = Live() if sys.stdout.isatty() else Lines()
-
-    def __enter__(self) -> RunsProgress:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.output.ended()
-
-    def run(self, number: int, name: str) -> Observer:
-        """The observer of a run, counted from 0; runs before it are over."""
-        self.number = number
-        return _OneOfSeveral(self, f"run {number + 1} of {len(self.estimates)}, {name}")
-
-    def left(self, done: float) -> float:
-        """Seconds left for all runs when the present one is done to a share of `done`."""
-        before = sum(self.estimates[: self.number]) + done * self.estimates[self.number]
-        rest = sum(self.estimates) - before
-        spent = time.monotonic() - self.started
-        # What was estimated is corrected by how the estimates have held so far.
-        return rest * (spent / before if before > 1 and spent > 1 else 1.0)
-
-
-class _OneOfSeveral:
-    """One run's share of the common line."""
-
-    def __init__(self, runs: RunsProgress, name: str) -> None:
-        self.runs, self.name = runs, name
-
-    def started(self, title: str) -> None:
-        self.runs.output.started(f"{self.name}: {title}")
-
-    def updated(self, position: Position) -> None:
-        self.runs.output.updated(self._in_all(position))
-
-    def evaluated(self, position: Position, metrics: Mapping[str, float]) -> None:
-        if position.update == position.total:
-            self.runs.output.evaluated(self._in_all(position), metrics)
-
-    def ended(self) -> None: ...
-
-    def _in_all(self, position: Position) -> Position:
-        return replace(position, left=self.runs.left(position.update / position.total))

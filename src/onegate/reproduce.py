@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
 
-from onegate import compare, report
+from onegate import compare, report, sweep
 from onegate.compare import Contender, Request
 from onegate.data import DataError
-from onegate.progress import RunsProgress, duration
+from onegate.progress import duration
 from onegate.recipes import Recipe
 from onegate.results import RunError, RunFolder, run_name
-from onegate.training import train
 
 PTB_SIZES = (50, 100, 200, 300, 400, 500, 600)
 
@@ -43,27 +41,32 @@ FULL = (
 class Plan:
     """What will be run.
 
-    experiments: with the units as they were matched and measured. finished: what was done before.
-    not_run: reasons by task.
+    requests: all of it. experiments: what is left of it, with the units as they were matched and
+        measured. finished: what was done before. not_run: reasons by task.
     """
 
+    requests: Sequence[Request]
     finished: list[Request] = field(default_factory=list)
     experiments: list[tuple[Request, list[Contender]]] = field(default_factory=list)
     not_run: dict[str, str] = field(default_factory=dict)
 
     def runs(self) -> list[tuple[Recipe, float]]:
         """Every run in order, with its estimated seconds."""
+        return [run for experiment in self.experiments for run in compare.runs(*experiment)]
+
+    def whole(self) -> list[Recipe]:
+        """The recipes of all requests, finished or not."""
         return [
-            (replace(contender.recipe, seed=seed), contender.seconds)
-            for request, contenders in self.experiments
+            replace(recipe, seed=seed)
+            for request in self.requests
             for seed in request.seeds
-            for contender in contenders
+            for recipe in request.recipes()
         ]
 
 
 def prepare(requests: Sequence[Request], runs: Path, tell: Callable[[str], None]) -> Plan:
     """Looks for the data and measures the time of updates; tasks without data are left out."""
-    plan = Plan()
+    plan = Plan(requests)
     without_data: set[str] = set()
     for request in requests:
         if request.task in without_data:
@@ -98,37 +101,38 @@ def describe(plan: Plan, runs: Path) -> str:
     return "\n".join(lines)
 
 
-def execute(plan: Plan, runs: Path, tell: Callable[[str], None]) -> None:
-    """Runs a plan; a run that fails is told and noted, and the others go on."""
-    planned = plan.runs()
-    names = [run_name(recipe) for recipe, _ in planned]
-    seconds = [
-        0.0 if RunFolder(runs / name).is_done() else estimate
-        for name, (_, estimate) in zip(names, planned, strict=True)
-    ]
-    with RunsProgress(seconds) as progress:
-
-        def run(recipe: Recipe, folder: Path) -> Mapping[str, Any]:
-            observer = progress.run(names.index(folder.name), f"{recipe.task} {recipe.unit}")
-            return train(recipe, folder, resume=True, observers=[observer])
-
-        for request, contenders in plan.experiments:
-            try:
-                compare.finish(request, contenders, runs, run)
-            except RunError as error:
-                plan.not_run[request.task] = str(error)
-                tell(f"{request.task} failed: {error}")
+def execute(
+    plan: Plan, runs: Path, tell: Callable[[str], None], threads: int | None = None
+) -> None:
+    """Runs a plan as one sweep; runs that fail are told and noted, and the others go on."""
+    if not plan.experiments:
+        return
+    asked, seconds = zip(*plan.runs(), strict=True)
+    made = sweep.make(asked, sweep.place(runs), threads, belongs_to=plan.whole())
+    outcome = sweep.run(made, estimates=seconds)
+    for request, contenders in plan.experiments:
+        names = [run_name(recipe) for recipe, _ in compare.runs(request, contenders)]
+        errors = [outcome.failed[name] for name in names if name in outcome.failed]
+        if errors:
+            plan.not_run[request.task] = "; ".join(errors)
+            tell(f"{request.task} failed: {'; '.join(errors)}")
+        else:
+            compare.tabulate(request, contenders, runs)
 
 
 def reproduce(
-    requests: Sequence[Request], runs: Path, out: Path, tell: Callable[[str], None]
+    requests: Sequence[Request],
+    runs: Path,
+    out: Path,
+    tell: Callable[[str], None],
+    threads: int | None = None,
 ) -> Path:
     """Runs what is not finished yet and writes the report; returns the page's path.
 
-    tell: is given lines for the user to read.
+    tell: is given lines for the user to read. threads: of each run, see `sweep.make`.
     """
     plan = prepare(requests, runs, tell)
     tell(describe(plan, runs))
-    execute(plan, runs, tell)
+    execute(plan, runs, tell, threads)
     report.note_not_run(runs, plan.not_run)
     return report.write(runs, out)

@@ -12,10 +12,11 @@ from pathlib import Path
 import pytest
 from tests import small_data
 
-from onegate import compare, reproduce
+from onegate import reproduce
 from onegate.cli import main
 from onegate.compare import Request
 from onegate.results import Run
+from onegate.sweep import estimates, local
 
 SMALL = ["data.train=200", "data.valid=50", "data.test=50", "model.hidden_size=5", "batch_size=20",
          "length=2"]  # fmt: skip
@@ -25,8 +26,9 @@ SETTINGS = [word for setting in SMALL for word in ("--set", setting)]
 @pytest.fixture(autouse=True)
 def quick(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     small_data.use(monkeypatch)
-    monkeypatch.setattr(compare, "_SECONDS_A_MEASUREMENT", 0.0)
-    monkeypatch.setattr(compare, "_ROUNDS", 1)
+    monkeypatch.setattr(estimates, "_SECONDS_A_MEASUREMENT", 0.0)
+    monkeypatch.setattr(estimates, "_ROUNDS", 1)
+    monkeypatch.setattr(local, "cores", lambda: 1)
     monkeypatch.chdir(tmp_path)
 
 

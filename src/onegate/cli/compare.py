@@ -5,15 +5,13 @@ from __future__ import annotations
 import argparse
 import sys
 from pathlib import Path
-from typing import Any
 
 from rich.console import Console
 from rich.table import Table
 
-from onegate import compare, progress, recipes, report, training
+from onegate import compare, recipes, report, training
 from onegate.cli.train import add_settings
 from onegate.cli.warning_lines import plain_warnings
-from onegate.recipes import Recipe
 from onegate.results import Comparison, Run
 
 
@@ -33,7 +31,7 @@ def register(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> N
     parser.add_argument(
         "--runs", type=Path, default=training.RUNS, metavar="FOLDER", help="default: runs"
     )
-    parser.add_argument("--threads", type=int, help="computing threads (default: torch's)")
+    parser.add_argument("--threads", type=int, help="of each run (default: so that cores are full)")
     parser.set_defaults(run=run)
 
 
@@ -52,19 +50,15 @@ def run(args: argparse.Namespace) -> int:
     )
     with plain_warnings():
         try:
-            made = compare.compare(request, args.runs, _train)
+            made = compare.compare(request, args.runs, args.threads)
         except training.StoppedError as stopped:
-            print(f"onegate: {stopped}; or run the same comparison again", file=sys.stderr)
+            print(f"onegate: {stopped}", file=sys.stderr)
             return 128 + stopped.signal_number
     show(made)
     finished = [Run.read(args.runs / name) for row in made.units for name in row.runs]
     for path in report.draw(finished, args.runs / "figures"):
         print(f"figure: {path}")
     return 0
-
-
-def _train(recipe: Recipe, folder: Path) -> Any:
-    return training.train(recipe, folder, resume=True, observers=progress.for_output())
 
 
 def show(made: Comparison) -> None:

@@ -24,7 +24,7 @@ def register(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> N
     parser.add_argument("--runs", type=Path, default=training.RUNS, help="default: runs")
     parser.add_argument("--out", type=Path, default=Path("report"), help="default: report")
     parser.add_argument("--estimate", action="store_true", help="only say what would be run")
-    parser.add_argument("--threads", type=int, help="computing threads (default: torch's)")
+    parser.add_argument("--threads", type=int, help="of each run (default: so that cores are full)")
     parser.set_defaults(run=run)
 
 
@@ -42,9 +42,9 @@ def run(args: argparse.Namespace) -> int:
             print(reproduce.describe(reproduce.prepare(requests, args.runs, _tell), args.runs))
             return 0
         try:
-            page = reproduce.reproduce(requests, args.runs, args.out, _tell)
+            page = reproduce.reproduce(requests, args.runs, args.out, _tell, args.threads)
         except training.StoppedError as stopped:
-            print(f"onegate: {stopped}; or run `onegate reproduce` again", file=sys.stderr)
+            print(f"onegate: {stopped}", file=sys.stderr)
             return 128 + stopped.signal_number
     print(f"report: {page}")
     return 0
