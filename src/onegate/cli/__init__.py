@@ -10,7 +10,7 @@ from collections.abc import Sequence
 # One module a command; each has register(subparsers), which sets run=function(args) -> exit code.
 COMMANDS = (
     *("units", "draw", "data", "recipes", "train", "sweep", "compare", "reproduce", "report"),
-    *("inspect", "bench", "doctor"),
+    *("inspect", "gradients", "bench", "doctor"),
 )
 
 

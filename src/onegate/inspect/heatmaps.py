@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
-import torch
 from matplotlib import figure as drawing
 from matplotlib.axes import Axes
 from matplotlib.colors import LinearSegmentedColormap
@@ -48,10 +48,17 @@ def shown_values(one: Pass) -> list[Shown]:
         if gate and (node in wanted or name.isidentifier()):
             found.append(Shown(name, True, 0.0, 1.0))
         elif name.isidentifier():
-            inside = one[name][one.inside]
-            most = max(1.0, float(inside.abs().max())) if torch.isfinite(inside).all() else 1.0
+            most = _rounded_up(float(one[name][one.inside].abs().nan_to_num(posinf=0).max()))
             found.append(Shown(name, False, -most, most))
     return found
+
+
+def _rounded_up(value: float) -> float:
+    """The next number of two digits; 1 for zero."""
+    if not value:
+        return 1.0
+    unit = 10.0 ** (math.floor(math.log10(value)) - 1)
+    return math.ceil(value / unit * (1 - 1e-9)) * unit
 
 
 def order(one: PassMeasures) -> NDArray[np.int64]:

@@ -50,7 +50,7 @@
   const passOf = run => run.passes[Math.min(state.pass, run.passes.length - 1)];
   const number = (value, level) => value.low + level / 255 * (value.high - value.low);
   const written = v => {
-    const text = v.toFixed(Math.abs(v) >= 9.995 ? 1 : 2);
+    const text = v.toFixed(Math.abs(v) >= 9.995 ? 1 : Math.abs(v) < 0.0995 ? 3 : 2);
     return Number(text) === 0 ? text.replace("-", "") : text.replace("-", "\u2212");
   };
   const steps = span => span === null ? "unknown" : span < 0 ? "without end" : `${span} steps`;
@@ -126,7 +126,7 @@
         ranks.forEach((unit, rank) => {
           const end = levels[unit * length + t] / 255 * 64, zero = value.gate ? 0 : 32;
           context.fillStyle = css(end < zero ? palette.low : palette.high);
-          context.fillRect(Math.min(zero, end), 4 * rank, Math.max(1, Math.abs(end - zero)), 3);
+          context.fillRect(Math.min(zero, end), 4 * rank, Math.max(1, Math.abs(end - zero)), 4);
         });
         cursor.style.left = `${(t + 0.5) / length * 100}%`;
         line.style.top = `${(Math.min(state.rank, value.units - 1) + 0.5) / value.units * 100}%`;
