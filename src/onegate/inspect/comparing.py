@@ -34,13 +34,15 @@ def write(
     for unit in units:
         made = recipes.override(recipes.recipe(task, recipe, unit), settings)
         data = tasks.load(made)
-        lines += _lines(unit, _norms(data, initial_model(made, data)), None)
+        lines += _lines(display(unit), unit, _norms(data, initial_model(made, data)), None)
     for folder in runs:
         run = open_run(folder)
         if run.recipe.task != task:
             raise InspectError(f"{folder} is a run of {run.recipe.task}, expected one of {task}")
         before, after = _norms(run.task, run.initial), _norms(run.task, run.trained)
-        lines += _lines(run.recipe.unit, before, after)
+        unit = run.recipe.unit
+        label = f"{display(unit)} {run.name}" if unit in units else display(unit)
+        lines += _lines(label, unit, before, after)
     if not lines:
         raise InspectError("give units with --units, runs with --runs, or both")
     caption = (
@@ -60,12 +62,12 @@ def _norms(task: Task, model: TaskModel) -> Mapping[str, Numbers]:
 
 
 def _lines(
-    unit: str, before: Mapping[str, Numbers], after: Mapping[str, Numbers] | None
+    label: str, unit: str, before: Mapping[str, Numbers], after: Mapping[str, Numbers] | None
 ) -> list[Line]:
     """One for each state, the output's stands out."""
     return [
         Line(
-            display(unit) if len(before) == 1 else f"{display(unit)}, {state}",
+            label if len(before) == 1 else f"{label}, {state}",
             unit,
             place == 0,
             norms,

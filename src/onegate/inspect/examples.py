@@ -107,7 +107,7 @@ def answers(model: TaskModel, chosen: Batch, state: States | None) -> list[str]:
         losses = torch.nn.functional.cross_entropy(
             logits.flatten(0, 1), chosen.targets.flatten(), reduction="none"
         ).view_as(chosen.targets)
-        return [f"perplexity {value:.3g} here" for value in losses.mean(0).exp().tolist()]
+        return [f"perplexity {value:,.0f} here" for value in losses.mean(0).exp().tolist()]
     outputs = model(chosen.inputs, chosen.lengths)
     if outputs.shape[1] == 1:
         return [f"answers {value:.3f}" for value in outputs[:, 0].tolist()]

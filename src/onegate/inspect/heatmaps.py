@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 from onegate.graph.properties import gates
 from onegate.inspect.examples import View
 from onegate.inspect.measures import PassMeasures
+from onegate.inspect.plots import pass_label
 from onegate.inspect.traces import Pass, named_values
 from onegate.pages import canvas
 from onegate.pages.figures import Figure, Row, finished
@@ -30,7 +31,7 @@ _MOST_WORDS = 45
 class Shown:
     """A value worth looking at, and the range of its colours.
 
-    low, high: 0 and 1 for gates, else as far below zero as above.
+    high: the next number of two digits above all values. low: 0 for gates, else -high.
     """
 
     name: str
@@ -44,12 +45,10 @@ def shown_values(one: Pass) -> list[Shown]:
     wanted = set(gates(one.graph))
     found = []
     for name, node in named_values(one.graph).items():
-        gate = node.op == "sigmoid"
-        if gate and (node in wanted or name.isidentifier()):
-            found.append(Shown(name, True, 0.0, 1.0))
-        elif name.isidentifier():
+        if node in wanted or name.isidentifier():
+            gate = node.op == "sigmoid"
             most = _rounded_up(float(one[name][one.inside].abs().nan_to_num(posinf=0).max()))
-            found.append(Shown(name, False, -most, most))
+            found.append(Shown(name, gate, 0.0 if gate else -most, most))
     return found
 
 
@@ -98,7 +97,7 @@ def draw(
         for row, (one, shown) in enumerate(panels):
             axes = drawn.add_subplot(grid[row + (above > 0), -1])
             _heat(drawn, axes, _values(one, shown, place, view, measured[one.name]), shown)
-            several = f"{one.name}: " if len(passes) > 1 else ""
+            several = f"{pass_label(one.name)}\n" if len(passes) > 1 else ""
             axes.set_ylabel(f"{several}{shown.name}", rotation=0, ha="right", va="center")
             last = row == len(panels) - 1
             axes.tick_params(labelbottom=last)

@@ -50,9 +50,11 @@
   const passOf = run => run.passes[Math.min(state.pass, run.passes.length - 1)];
   const number = (value, level) => value.low + level / 255 * (value.high - value.low);
   const written = v => {
-    const text = v.toFixed(Math.abs(v) >= 9.995 ? 1 : Math.abs(v) < 0.0995 ? 3 : 2);
-    return Number(text) === 0 ? text.replace("-", "") : text.replace("-", "\u2212");
+    const small = Math.abs(v) < 0.0995;
+    const text = small ? String(Number(v.toPrecision(2))) : v.toFixed(Math.abs(v) < 9.995 ? 2 : 1);
+    return text.replace("-", "\u2212");
   };
+  const short = v => String(Number(v.toPrecision(2))).replace("-", "\u2212");
   const steps = span => span === null ? "unknown" : span < 0 ? "without end" : `${span} steps`;
 
   // Units from the longest memory to the shortest, or as they are numbered.
@@ -72,7 +74,7 @@
         const row = make("div", "map", box);
         const name = make("span", "name", row);
         name.append(value.name);
-        make("small", "", name).append(`${written(value.low)} \u2026 ${written(value.high)}`);
+        make("small", "", name).append(`${short(value.low)} \u2026 ${short(value.high)}`);
         const heat = make("div", "heat", row), canvas = make("canvas", "over-time", heat);
         canvas.setAttribute("role", "img");
         canvas.setAttribute("aria-label", `${run.label}: ${value.name} over time, a line a unit`);

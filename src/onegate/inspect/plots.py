@@ -213,6 +213,7 @@ def gradients_figure(lines: Sequence[Line], name: str, caption: str) -> Figure:
         _explain(axes, BEFORE, ls=_DASHED, lw=1.3)
     if any(line.after is not None for line in lines):
         _explain(axes, AFTER)
+    axes.set_yscale("log")
     axes.set_ylim(bottom=max(lowest, 1e-20) / 3)
     _logarithmic(axes)
     axes.set_xlabel("step t")
