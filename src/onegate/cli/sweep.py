@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import contextlib
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -12,9 +13,11 @@ from onegate.cli.train import add_settings
 from onegate.cli.warning_lines import plain_warnings
 from onegate.progress import duration
 from onegate.recipes import RecipeError
-from onegate.sweep import Grid, Plan, estimates
+from onegate.sweep import Grid, Plan, estimates, local
+from onegate.sweep.cluster import connected
 from onegate.sweep.grid import of_options, read_toml
 from onegate.sweep.plan import cores
+from onegate.sweep.running import Backend
 
 
 def register(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
@@ -46,6 +49,11 @@ def register(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> N
     )  # fmt: skip
     parser.add_argument("--threads", type=int, help="of each run (default: so that cores are full)")
     parser.add_argument(
+        "--on",
+        metavar="CLUSTER",
+        help="`ray` for Ray on this machine, or the address of a cluster: host:port, ray://host:port",
+    )
+    parser.add_argument(
         "--checkpoint-every", type=float, default=60.0, metavar="SECONDS", help="default: 60"
     )
     parser.set_defaults(run=run)
@@ -54,19 +62,36 @@ def register(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> N
 def run(args: argparse.Namespace) -> int:
     """Says what will be run, runs it, and prints what failed."""
     asked = _grid(args).recipes()
-    plan = sweep.make(
-        asked, sweep.place(args.runs), args.threads, checkpoint_seconds=args.checkpoint_every
-    )
-    with plain_warnings():
-        seconds = _announce(plan, cores())
+    with plain_warnings(), contextlib.ExitStack() as stack:
+        backend: Backend = local.run
+        slots = cores()
+        if args.on:
+            cluster = stack.enter_context(connected(args.on))
+        plan = sweep.make(
+            asked,
+            sweep.place(_shared(args.runs) if args.on else args.runs),
+            args.threads,
+            # Nodes differ: a run that asks for one CPU fits everywhere.
+            machine_cores=1 if args.on else None,
+            checkpoint_seconds=args.checkpoint_every,
+        )
+        if args.on:
+            cluster.check(plan)
+            backend, slots = cluster, cluster.slots(1)
+        seconds = _announce(plan, slots)
         try:
-            outcome = sweep.run(plan, estimates=seconds)
+            outcome = sweep.run(plan, backend, seconds)
         except training.StoppedError as stopped:
             print(f"onegate: {stopped}", file=sys.stderr)
             return 128 + stopped.signal_number
     if told := outcome.describe():
         print(told, file=sys.stderr)
     return 1 if outcome.failed else 0
+
+
+def _shared(runs: str) -> str:
+    """The place as other machines name it: they do not know the folder that this one is in."""
+    return runs if "://" in runs else str(Path(runs).resolve())
 
 
 def _grid(args: argparse.Namespace) -> Grid:

@@ -41,6 +41,10 @@ class Place(ABC):
         """Removes a file if it is there."""
 
     @abstractmethod
+    def names(self) -> list[str]:
+        """The files that belong to no run."""
+
+    @abstractmethod
     def working(self, name: str) -> AbstractContextManager[tuple[Path, Sequence[Observer]]]:
         """For a `with` block: the folder to train a run in, and observers that the place needs."""
 
@@ -88,6 +92,10 @@ class Folder(Place):
     def remove(self, name: str) -> None:
         """Removes a file if it is there."""
         (self.path / name).unlink(missing_ok=True)
+
+    def names(self) -> list[str]:
+        """The files that belong to no run."""
+        return [path.name for path in self.path.iterdir() if path.is_file()]
 
     @contextmanager
     def working(self, name: str) -> Iterator[tuple[Path, Sequence[Observer]]]:
@@ -147,7 +155,13 @@ class Address(Place):
             finally:
                 copy.bring_up_to_date()
 
-    def names(self, name: str) -> list[str]:
+    def names(self) -> list[str]:
+        """The files that belong to no run."""
+        self.store.invalidate_cache(self.root)
+        found = self.store.ls(self.root, detail=True)
+        return [e["name"].rpartition("/")[2] for e in found if e["type"] == "file"]
+
+    def names_of(self, name: str) -> list[str]:
         """The files of a run, below its folder."""
         root = self._path(name)
         if not self.store.exists(root):
@@ -156,7 +170,7 @@ class Address(Place):
         return [path.removeprefix(f"{root}/") for path in self.store.find(root)]
 
     def _fetch(self, name: str, folder: Path) -> None:
-        for inner in self.names(name):
+        for inner in self.names_of(name):
             content = self.read(f"{name}/{inner}")
             if content is not None:
                 path = folder / inner
@@ -201,7 +215,7 @@ class _Copy:
         order = {".safetensors": 0, ".json": 1}
         for name in sorted(names, key=lambda n: (n == "status.json", order.get(Path(n).suffix, 0))):
             self._send(name)
-        for old in set(self.address.names(self.folder.name)) - set(names):
+        for old in set(self.address.names_of(self.folder.name)) - set(names):
             self.address.remove(f"{self.folder.name}/{old}")
 
     def _send(self, name: str) -> None:
