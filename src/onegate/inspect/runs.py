@@ -8,6 +8,7 @@ from pathlib import Path
 import torch
 
 from onegate import models, tasks
+from onegate.checkpoints import CheckpointError
 from onegate.models import TaskModel
 from onegate.recipes import Recipe
 from onegate.results import Run, RunError
@@ -43,7 +44,13 @@ def open_run(folder: Path) -> OpenRun:
     if not folder.is_dir():
         raise RunError(f"there is no folder {folder}: give the folder of a run, such as runs/mine")
     run = Run.read(folder)
-    weights = run.weights()
+    try:
+        weights = run.weights()
+    except CheckpointError as error:
+        raise RunError(
+            f"{folder} cannot be looked into without its weights: {error}. Train it again into "
+            "another folder"
+        ) from None
     task = tasks.load(run.recipe)
     trained = initial_model(run.recipe, task)
     models.load_weights(trained, weights)

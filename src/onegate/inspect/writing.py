@@ -36,7 +36,7 @@ def write(
     images. Without either the first few are taken. `out` gets inspect.html and figures/.
     """
     runs = [open_run(folder) for folder in folders]
-    _require_same_task(runs)
+    _require_comparable(runs)
     labels = _labels(runs)
     numbers = [
         *numbers,
@@ -83,9 +83,11 @@ def write(
     return path
 
 
-def _require_same_task(runs: Sequence[OpenRun]) -> None:
+def _require_comparable(runs: Sequence[OpenRun]) -> None:
     first, *others = runs
     for other in others:
+        if other.run.folder.resolve() == first.run.folder.resolve():
+            raise InspectError(f"{other.run.folder} is given twice; give two different runs")
         if other.recipe.task != first.recipe.task:
             raise InspectError(
                 f"{first.run.folder} is a run of {first.recipe.task} and {other.run.folder} one of "
@@ -94,15 +96,12 @@ def _require_same_task(runs: Sequence[OpenRun]) -> None:
 
 
 def _labels(runs: Sequence[OpenRun]) -> list[tuple[str, str]]:
-    """A name for reading and a key for its colour: the unit's, or the folder's for equal units."""
-    names = [run.recipe.unit for run in runs]
-    if len(set(names)) == len(names):
-        return [(display(name), name) for name in names]
+    """A name for reading, with the folder's for equal units, and a key for its colour."""
+    units = [run.recipe.unit for run in runs]
+    if len(set(units)) == len(units):
+        return [(display(unit), unit) for unit in units]
     return [
-        (
-            run.name if place else f"{display(run.recipe.unit)} {run.name}",
-            run.name if place else run.recipe.unit,
-        )
+        (f"{display(run.recipe.unit)} {run.name}", run.name if place else run.recipe.unit)
         for place, run in enumerate(runs)
     ]
 
