@@ -10,7 +10,7 @@ import pytest
 from matplotlib.mathtext import MathTextParser
 
 from onegate.expressions import Affine, Unit, Vector, relu, sigmoid, tanh, trace
-from onegate.graph.latex import equations, latex
+from onegate.graph.latex import equations, expression, latex
 from onegate.units import UNITS
 
 # Table 1 of Zhou et al. (2016), without spaces, bold face and stretched brackets.
@@ -232,3 +232,11 @@ def test_long_names_stand_upright_and_carry_time_in_their_subscript() -> None:
         r"\tilde{h}_{\mathrm{slow},t} &= \tanh(q_{\mathrm{slow}} \odot x_t) \\",
         r"h_{\mathrm{slow},t} &= \mathrm{gate}_t \odot \tilde{h}_{\mathrm{slow},t}",
     ]
+
+
+def test_values_with_and_without_a_name() -> None:
+    graph = trace(UNITS["lstm"], 2, 3)
+    shown = {node: expression(graph, node) for node in graph.nodes}
+    assert shown[graph.results[0]] == "hₜ"
+    assert shown[graph.results[0].args[1]] == "tanh(cₜ)"
+    assert "c̃ₜ" in shown.values()

@@ -14,6 +14,7 @@ from onegate.graph.properties import (
     Retention,
     StatedCount,
     gates,
+    kept,
     parameter_count,
     retention,
 )
@@ -196,3 +197,20 @@ def test_layers_above_see_both_directions() -> None:
     n, d = 5, 3
     first, above = 2 * n * (n + d + 1), 2 * n * (n + 2 * n + 1)
     assert parameter_count(UNITS["mgu"], d, n, layers=3, directions=2) == 2 * (first + 2 * above)
+
+
+def test_the_share_that_is_kept() -> None:
+    """1 - f of MGU, f of LSTM, a number, and nothing behind a matrix alone."""
+
+    def shares(name: str) -> dict[str, dict[tuple[str, ...], float]]:
+        graph = trace(UNITS[name], 2, 3)
+        return {
+            state: {tuple(graph.names[v] for v in factors): number for factors, number in s.items()}
+            for state, s in kept(graph).items()
+        }
+
+    assert shares("mgu") == {"h": {(): 1.0, ("f",): -1.0}}
+    assert shares("lstm") == {"c": {("f",): 1.0}}
+    assert shares("lstm_no_forget") == {"c": {(): 1.0}}
+    assert shares("scrn") == {"s": {(): 0.95}}
+    assert shares("simple") == shares("irnn") == {}

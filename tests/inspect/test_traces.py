@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import hypothesis
 import numpy as np
 import pytest
 import torch
@@ -11,7 +12,8 @@ from numpy.typing import NDArray
 
 import onegate
 from onegate.expressions import Affine, Unit, sigmoid, tanh
-from onegate.inspect import Pass, trace
+from onegate.inspect import Pass, named_values, trace
+from tests.random_units import Sketch, sketches
 
 Array = NDArray[np.float64]
 T, B, D, N = 9, 4, 3, 5
@@ -182,6 +184,25 @@ def test_a_users_own_unit() -> None:
     torch.testing.assert_close(found.kept["h"], 1 - 0.3 * gate)
     h = found.before("h")
     torch.testing.assert_close(found["h"], h + 0.3 * gate * (found["move"] - h))
+
+
+@hypothesis.settings(max_examples=60)
+@hypothesis.given(sketches())
+def test_random_units(sketch: Sketch) -> None:
+    """Every state is the reference engine's; what is not named has an expression."""
+    torch.manual_seed(0)
+    hypothesis.assume(sketch.graph().parameters)  # a layer learns something
+    unit, sizes = sketch.unit, (sketch.input_size, sketch.hidden_size)
+    layer = onegate.Recurrent(unit, *sizes, dtype=torch.float64, engine="reference")
+    x = 0.5 * torch.randn(3, 2, sketch.input_size, dtype=torch.float64)
+    out, last = layer(x)
+    found = trace(layer, x)["l0"]
+    assert torch.equal(found[unit.states[0]], out)
+    for state, value in zip(unit.states, last if isinstance(last, tuple) else (last,), strict=True):
+        assert torch.equal(found[state][-1], value[0])
+    for state, share in found.kept.items():
+        assert share.shape == found[state].shape
+    assert len(found) == len(named_values(found.graph)) >= len(unit.states)
 
 
 def test_dropout_is_off_and_the_layer_stays_as_it_was() -> None:
