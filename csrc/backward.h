@@ -45,6 +45,7 @@ template <class T> class Backward : Pass<T> {
     const int64_t chunks = std::max<int64_t>(1, call_.steps * rows_ / rows);
     chunk_ = (call_.steps + chunks - 1) / chunks;
     for (const Slot& slot : code_.slots) {
+      widest_ = std::max(widest_, slot.width);
       if (slot.space == Space::kNext) needs_next_ = true;
       if (slot.space == Space::kGradInput) input_outside_maps_ = true;
     }
@@ -67,10 +68,12 @@ template <class T> class Backward : Pass<T> {
     int64_t largest = 0, highest = 0;
     map_sums_.clear();
     for (const MapLayout& m : maps_) {
-      map_sums_.push_back(carver.take<T>(panels<T>(m.width) * m.height * kPanel<T>));
+      if (!plan_.few)  // else the gradients are written at once
+        map_sums_.push_back(carver.take<T>(panels<T>(m.width) * m.height * kPanel<T>));
       largest = std::max(largest, packed_size<T>(rows, m.width));
       highest = std::max(highest, m.height);
     }
+    few_sums_ = carver.take<T>(plan_.few ? rows * panels<T>(widest_) * kPanel<T> : 0);
     operands_ = carver.take<T>(largest);
     gradients_ = carver.take<T>(rows * highest);
     for (int32_t parameter : reduced_)
@@ -97,7 +100,10 @@ template <class T> class Backward : Pass<T> {
         finish(t, count);
       }
       if (plan_.columns) barrier.wait();
-      add_weights(s0, s1, barrier);
+      if (plan_.few)
+        write_weights(barrier);
+      else
+        add_weights(s0, s1, barrier);
       if (back_.grad_x != nullptr) write_input_gradient(s0, s1);
       if (plan_.columns) barrier.wait();
     }
@@ -186,14 +192,29 @@ template <class T> class Backward : Pass<T> {
         continue;
       }
       if (plan_.columns) barrier.wait();
-      terms_.clear();
-      for (const Factor& factor : stage.terms)
-        terms_.push_back(this->term(factor, at_[factor.slot]));
-      this->multiply(at_[stage.dst], code_.slots[stage.dst].width,
-                     stage.init < 0 ? nullptr : at_[stage.init],
-                     stage.init < 0 ? 0 : this->stride(stage.init), count);
+      multiply_stage(stage, count);
       if (plan_.columns) barrier.wait();
     }
+  }
+
+  void multiply_stage(const Stage& stage, int64_t count) {
+    T* to = at_[stage.dst];
+    const int64_t width = code_.slots[stage.dst].width;
+    const T* init = stage.init < 0 ? nullptr : at_[stage.init];
+    const int64_t init_stride = stage.init < 0 ? 0 : this->stride(stage.init);
+    if (plan_.few) {
+      this->begin_sum(to, width, init, init_stride, count);
+      const Columns c = this->share(width);
+      for (const Factor& factor : stage.terms)
+        add_product(to, width, at_[factor.slot], this->stride(factor.slot),
+                    this->matrix(factor.parameter), code_.slots[factor.slot].width, count, c.first,
+                    c.last, few_sums_);
+      return;
+    }
+    terms_.clear();
+    for (const Factor& factor : stage.terms)
+      terms_.push_back(this->term(factor, at_[factor.slot]));
+    this->multiply(to, width, init, init_stride, count);
   }
 
   void add_output_gradient(int64_t t, int64_t count) {
@@ -280,21 +301,72 @@ template <class T> class Backward : Pass<T> {
     }
   }
 
+  // The gradients of the maps' weights where all steps are one chunk: this thread's rows of each,
+  // tile by tile to where they belong.
+  void write_weights(Barrier& barrier) {
+    constexpr int64_t P = kPanel<T>;
+    struct Piece {
+      T* grad;
+      int64_t first, width;
+    };
+    const int64_t k = offsets_.back(), count = static_cast<int64_t>(p_.parameters.size());
+    const auto grad = [&](int64_t parameter) {
+      return static_cast<T*>(back_.grad_parameters[part_.direction * count + parameter]);
+    };
+    T left[kTileRows * kFewRows], sums[kTileRows * P];
+    for (size_t m = 0; m < maps_.size(); ++m) {
+      const MapSums& map = p_.maps[m];
+      const MapLayout& layout = maps_[m];
+      std::vector<Piece> pieces;
+      for (size_t o = 0; o < map.operands.size(); ++o)
+        pieces.push_back({grad(map.operands[o].parameter), layout.columns[o],
+                          p_.parameters[map.operands[o].parameter].columns});
+      if (map.bias >= 0) pieces.push_back({grad(map.bias), layout.width - 1, 1});
+      if (!plan_.columns || this->thread_ == 0) pack_operands(m, 0, call_.steps);
+      if (plan_.columns) barrier.wait();
+      const T* gradient = chunks_[code_.slots[map.output].index];
+      const Columns c = this->share(layout.height);
+      row_blocks(c.last - c.first, [&](int64_t offset, int64_t block) {
+        const int64_t row = c.first + offset;
+        for (int64_t j = 0; j < k; ++j)
+          for (int64_t i = 0; i < block; ++i)
+            left[j * block + i] = gradient[j * layout.height + row + i];
+        for (int64_t p = 0; p < panels<T>(layout.width); ++p) {
+          outer_tile_of<T, 2>(block, sums, left, block, operands_ + p * k * P, k, true);
+          for (const Piece& piece : pieces) {
+            const int64_t first = std::max(piece.first, p * P);
+            const int64_t width = std::min(piece.first + piece.width, p * P + P) - first;
+            for (int64_t i = 0; i < block && width > 0; ++i)
+              copy_row(piece.grad + (row + i) * piece.width + first - piece.first,
+                       sums + i * P + first - p * P, width);
+          }
+        }
+      });
+      if (plan_.columns) barrier.wait();
+    }
+  }
+
   // Through the maps, added to what came outside them.
   void write_input_gradient(int64_t s0, int64_t s1) {
-    const int64_t d = p_.input;
+    const int64_t d = p_.input, rows = offsets_.back();
+    const Columns c = this->share(d);
+    const T* init = input_outside_maps_ ? grad_input_ : nullptr;
+    if (plan_.few) this->begin_sum(grad_input_, d, init, d, rows);
     terms_.clear();
     for (const MapSums& map : p_.maps)
-      for (const Factor& operand : map.operands)
-        if (code_.slots[operand.slot].space == Space::kInput) {
-          const Slot& output = code_.slots[map.output];
-          terms_.push_back({chunks_[output.index], output.width, output.width,
-                            this->packed_->get(part_.direction, operand.parameter)});
-        }
-    this->multiply(grad_input_, d, input_outside_maps_ ? grad_input_ : nullptr, d,
-                   offsets_.back());
+      for (const Factor& operand : map.operands) {
+        if (code_.slots[operand.slot].space != Space::kInput) continue;
+        const int64_t k = code_.slots[map.output].width;
+        const T* gradient = chunks_[code_.slots[map.output].index];
+        if (plan_.few)
+          add_product(grad_input_, d, gradient, k, this->matrix(operand.parameter), k, rows,
+                      c.first, c.last, few_sums_);
+        else
+          terms_.push_back(
+              {gradient, k, k, this->packed_->get(part_.direction, operand.parameter)});
+      }
+    if (!plan_.few) this->multiply(grad_input_, d, init, d, rows);
     T* grad = static_cast<T*>(back_.grad_x) + part_.direction * call_.steps * call_.rows * d;
-    const Columns c = this->share(d);
     for (int64_t s = s0; s < s1; ++s) {
       const int64_t t = time(s), count = offsets_[s - s0 + 1] - offsets_[s - s0];
       for (int64_t r = 0; r < rows_; ++r) {
@@ -309,12 +381,13 @@ template <class T> class Backward : Pass<T> {
   }
 
   const og_backward& back_;
-  int64_t chunk_ = 1;
+  int64_t chunk_ = 1, widest_ = 1;
   bool needs_next_ = false, input_outside_maps_ = false;
   std::vector<MapLayout> maps_;
   std::vector<int32_t> reduced_;
   std::vector<int64_t> offsets_;  // first row of each step in the chunk's arrays
-  T *input_ = nullptr, *grad_input_ = nullptr, *operands_ = nullptr, *gradients_ = nullptr;
+  T *input_ = nullptr, *grad_input_ = nullptr, *operands_ = nullptr, *gradients_ = nullptr,
+    *few_sums_ = nullptr;
   std::vector<T*> prev_, next_, carry_, carried_, chunks_, map_sums_;
 };
 
@@ -337,6 +410,9 @@ void write_gradients(const og_backward& call, const Plan& plan,
     std::vector<bool> written(count, false);
     for (size_t m = 0; m < p.maps.size(); ++m) {
       const MapSums& map = p.maps[m];
+      for (const Factor& operand : map.operands) written[operand.parameter] = true;
+      if (map.bias >= 0) written[map.bias] = true;
+      if (plan.few) continue;
       const MapLayout layout = map_layout(p, map);
       // Columns [column, column + width) of one row, summed over the parts.
       const auto total = [&](T* to, int64_t row, int64_t column, int64_t width) {
@@ -360,8 +436,6 @@ void write_gradients(const og_backward& call, const Plan& plan,
         }
         if (map.bias >= 0) total(grad(d, map.bias) + row, row, layout.width - 1, 1);
       }
-      for (const Factor& operand : map.operands) written[operand.parameter] = true;
-      if (map.bias >= 0) written[map.bias] = true;
     }
     for (int64_t i = 0; i < count; ++i) {
       if (written[i]) continue;
@@ -381,8 +455,8 @@ template <class T> bool run_backward(const og_backward& call) {
   const og_program& p = plan.program;
   std::vector<bool> needed(p.parameters.size(), false);
   for (const Stage& stage : p.backward.stages)
-    for (const Factor& term : stage.terms) needed[term.parameter] = true;
-  if (call.grad_x != nullptr)
+    for (const Factor& term : stage.terms) needed[term.parameter] = !plan.few;
+  if (call.grad_x != nullptr && !plan.few)
     for (const MapSums& map : p.maps)
       for (const Factor& operand : map.operands)
         if (p.backward.slots[operand.slot].space == Space::kInput)

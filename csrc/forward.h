@@ -7,7 +7,6 @@ namespace OG_ISA {
 
 constexpr int64_t kHoistInput = 48;    // wider inputs are projected many steps at a time
 constexpr int64_t kForwardRows = 256;  // rows of such a projection
-constexpr int64_t kUnpackedRows = 8;   // row-steps up to which packing a matrix does not pay
 
 template <class T> class Forward : Pass<T> {
   using Base = Pass<T>;
@@ -18,7 +17,7 @@ template <class T> class Forward : Pass<T> {
   Forward(const Plan& plan, const Packed<T>* packed, const Part& part, int thread)
       : Base(plan, plan.program.forward, packed, part, thread) {
     for (const Stage& stage : code_.stages)
-      hoisted_.push_back(packed != nullptr && p_.input > kHoistInput && can_hoist(stage));
+      hoisted_.push_back(!plan.few && p_.input > kHoistInput && can_hoist(stage));
     hoist_ = std::find(hoisted_.begin(), hoisted_.end(), true) != hoisted_.end();
     chunk_ = hoist_ ? std::clamp<int64_t>(kForwardRows / rows_, 1, call_.steps) : 1;
   }
@@ -134,23 +133,19 @@ template <class T> class Forward : Pass<T> {
       init = projected_[s] + offset * width(stage);
       init_stride = width(stage);
     }
-    terms_.clear();
-    if (this->packed_ == nullptr) {
-      this->multiply(to, width(stage), init, init_stride, count);
-      for (const Factor& factor : stage.terms) add_unpacked(factor, to, width(stage), count);
+    if (plan_.few) {
+      this->begin_sum(to, width(stage), init, init_stride, count);
+      const Columns c = this->share(width(stage));
+      for (const Factor& factor : stage.terms)
+        add_transposed(to, width(stage), at_[factor.slot], this->stride(factor.slot),
+                       this->matrix(factor.parameter), code_.slots[factor.slot].width, count,
+                       c.first, c.last);
       return;
     }
+    terms_.clear();
     for (const Factor& factor : stage.terms)
       if (!hoisted_[s] || !is_input(factor)) terms_.push_back(this->term(factor, at_[factor.slot]));
     this->multiply(to, width(stage), init, init_stride, count);
-  }
-
-  void add_unpacked(const Factor& factor, T* to, int64_t width, int64_t count) {
-    const int64_t first = part_.direction * static_cast<int64_t>(p_.parameters.size());
-    const Columns c = this->share(width);
-    product_unpacked(to, width, at_[factor.slot], this->stride(factor.slot),
-                     static_cast<const T*>(call_.parameters[first + factor.parameter]),
-                     code_.slots[factor.slot].width, count, c.first, c.last);
   }
 
   // Writes the output, keeps the other states, hands out last states, and moves on.
@@ -195,15 +190,14 @@ template <class T> class Forward : Pass<T> {
 template <class T> bool run_forward(const og_forward& call) {
   const Plan plan(call);
   const og_program& p = plan.program;
-  const bool pack_matrices = call.steps * call.rows > kUnpackedRows;
   std::vector<bool> needed(p.parameters.size(), false);
   for (const Stage& stage : p.forward.stages)
-    for (const Factor& term : stage.terms) needed[term.parameter] = pack_matrices;
+    for (const Factor& term : stage.terms) needed[term.parameter] = !plan.few;
   Packed<T> packed;
   auto all = workers<Forward<T>>(
       plan,
       [&](const Part& part, int thread) {
-        return Forward<T>(plan, pack_matrices ? &packed : nullptr, part, thread);
+        return Forward<T>(plan, &packed, part, thread);
       },
       [&](Carver& carver) { packed.layout(carver, p, call.directions, needed, false); });
   return on_threads(plan.threads, [&](int thread, Barrier& barrier) {

@@ -135,39 +135,6 @@ void product(T* result, int64_t result_stride, const T* init, int64_t init_strid
   }
 }
 
-// The same for few rows and a matrix that is not worth packing: right is (width x k), row-major,
-// as the weights lie in memory; columns [first, last) of the result.
-template <class T>
-void product_unpacked(T* result, int64_t result_stride, const T* left, int64_t left_stride,
-                      const T* right, int64_t k, int64_t rows, int64_t first, int64_t last) {
-  constexpr int L = kLanes<T>;
-  constexpr int J = 4;  // columns at a time: four independent streams of weights
-  for (int64_t c = first; c < last; c += J) {
-    const int64_t columns = std::min<int64_t>(J, last - c);
-    for (int64_t r = 0; r < rows; ++r) {
-      const T* a = left + r * left_stride;
-      Vec<T> sum[J] = {};
-      T rest[J] = {};
-      int64_t i = 0;
-      for (; i + L <= k; i += L) {
-        const Vec<T> x = load(a + i);
-        if (columns == J)
-          for (int j = 0; j < J; ++j) sum[j] += x * load(right + (c + j) * k + i);
-        else
-          for (int j = 0; j < columns; ++j) sum[j] += x * load(right + (c + j) * k + i);
-      }
-      for (; i < k; ++i)
-        for (int j = 0; j < columns; ++j) rest[j] += a[i] * right[(c + j) * k + i];
-      for (int j = 0; j < columns; ++j) {
-        T lanes[L];
-        store(lanes, sum[j]);
-        for (int l = 0; l < L; ++l) rest[j] += lanes[l];
-        result[r * result_stride + c + j] += rest[j];
-      }
-    }
-  }
-}
-
 // sums[0..ROWS, one panel] += left' right: left is k x ROWS (row stride `stride`), right one packed
 // panel of k rows. `sums` is a panel of kPanel columns without gaps; `fresh` ones count as zero.
 template <class T, int ROWS, int VECTORS>

@@ -114,6 +114,18 @@ template <class T> class Pass {
             width, c.first / kPanel<T>, (c.last + kPanel<T> - 1) / kPanel<T>);
   }
 
+  // The same with matrices as they lie: this thread's columns of init, or zero.
+  void begin_sum(T* to, int64_t width, const T* init, int64_t init_stride, int64_t rows) {
+    terms_.clear();
+    multiply(to, width, init, init_stride, rows);
+  }
+
+  // A matrix as it lies.
+  const T* matrix(int64_t parameter) const {
+    const int64_t first = part_.direction * static_cast<int64_t>(p_.parameters.size());
+    return static_cast<const T*>(call_.parameters[first + parameter]);
+  }
+
   Term<T> term(const Factor& factor, const T* left) const {
     const int64_t width = code_.slots[factor.slot].width;
     return {left, broadcast_[factor.slot] ? 0 : width, width,

@@ -7,6 +7,7 @@
 #include <numeric>
 #include <vector>
 
+#include "few_rows.h"
 #include "gemm.h"
 #include "onegate.h"
 #include "pointwise.h"
@@ -120,18 +121,22 @@ struct Plan {
   const og_forward& call;
   RowOrder order;
   bool columns = false;
+  bool few = false;  // so few row-steps that matrices are read, and their gradients written, once
   int threads = 1;
 
   explicit Plan(const og_forward& c) : program(*c.program), call(c), order(c) {
     const int64_t rows = call.rows * call.directions;
     const int64_t per_step = rows * program.multiplications;
     threads = threads_allowed() ? call.threads : 1;
+    const bool small = program.multiplications < kSmall;
+    few = call.rows * call.steps <= (small ? kFewRowsOfSmall : kFewRows);
     // Below these amounts of work a team costs more than it brings; who asks for a split gets it.
-    if (call.split == 0 && per_step * call.steps < 1000000) threads = 1;
-    const bool few = rows < 2 * threads && rows % threads != 0;
-    columns = call.split == 2 || (call.split == 0 && few && per_step >= 100000);
+    if (call.split == 0 && per_step * call.steps < (few ? 200000 : 1000000)) threads = 1;
+    const bool uneven = rows < 2 * threads && rows % threads != 0;
+    columns = call.split == 2 || (call.split == 0 && (uneven || few) && per_step >= 100000);
     if (!columns) threads = static_cast<int>(std::min<int64_t>(threads, rows));
     if (threads == 1) columns = false;
+    few = few && (columns || threads == 1);  // the gradients have one writer
   }
 
   // The parts of one thread: rows of all directions, cut so that every thread has the same number

@@ -61,7 +61,7 @@ class Case:
 
 
 # Panels of packed matrices are 16 wide in float32 and 8 in float64 (twice that with AVX-512); up to
-# 8 row-steps nothing is packed; inputs wider than 48 are projected many steps at a time; a chunk of
+# 8 row-steps (64 of large matrices) nothing is packed; inputs wider than 48 are projected many steps at a time; a chunk of
 # the backward pass has 192 rows, unless one step has more.
 CASES = (
     Case(1, 1, 1, 1),
@@ -115,6 +115,20 @@ def test_the_split_is_chosen(rows: int, dtype: str) -> None:
     """At these sizes one row is split by columns, seventeen are not."""
     torch.set_num_threads(2)
     check(Case(211, 223, 7, rows).problem("mgu", DTYPES[dtype]))
+
+
+# So few row-steps of matrices so large that these are read as they lie.
+FEW = (Case(307, 223, 1, 1), Case(307, 223, 5, 6, 2, (5, 1, 2, 5, 4, 3)), Case(223, 311, 1, 61))
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("case", FEW, ids=str)
+@pytest.mark.parametrize("name", ["mgu", "gru_reset_after", "lstm_fgr", "scrn", "mut1", "janet"])
+def test_few_rows(name: str, case: Case, dtype: str) -> None:
+    given = case.problem(name, DTYPES[dtype])
+    for count in (1, 2, 3):
+        torch.set_num_threads(count)
+        check(given)
 
 
 def test_more_threads_than_rows_and_panels() -> None:
