@@ -27,7 +27,7 @@ from typing import IO, Any, Literal, TypeVar
 import torch
 
 from onegate import files, recipes
-from onegate.checkpoints import Checkpoints
+from onegate.checkpoints import Checkpoint, Checkpoints
 from onegate.recipes import Recipe
 
 State = Literal["running", "stopped", "failed", "done"]
@@ -139,6 +139,42 @@ class RunFolder:
     def note_status(self, state: State, **more: Any) -> None:
         """Replaces status.json."""
         files.write_json(self.path / "status.json", {"state": state, **more})
+
+
+class WatchedFolder(RunFolder):
+    """The folder of a run for a process that helps another one, which alone writes and reads it."""
+
+    def __init__(self, path: Path) -> None:
+        super().__init__(path)
+        self.checkpoints = _WatchedCheckpoints(path / "checkpoints")
+
+    @contextmanager
+    def locked(self, patience: float = 0.0) -> Iterator[None]:  # noqa: ARG002 - it does not wait
+        """The other process has the lock."""
+        yield
+
+    def has_run(self) -> bool:
+        """There is nothing to be started here."""
+        return True
+
+    def note_machine(self, machine: Mapping[str, Any]) -> list[str]:  # noqa: ARG002
+        """Nothing is noted."""
+        return []
+
+    def append_metrics(self, metrics: Metrics) -> None:
+        """Nothing is written."""
+
+    def keep_metrics_until(self, update: int) -> None:
+        """Nothing is written."""
+
+    def note_status(self, state: State, **more: Any) -> None:
+        """Nothing is written."""
+
+
+class _WatchedCheckpoints(Checkpoints):
+    def save(self, checkpoint: Checkpoint) -> None: ...
+
+    def remove_after(self, update: int) -> None: ...
 
 
 def _read_metrics(path: Path) -> list[dict[str, float]]:

@@ -13,6 +13,7 @@ from torch.nn.utils import clip_grads_with_norm_, get_total_norm
 from onegate import models, optimizers
 from onegate.cells import States
 from onegate.checkpoints import Checkpoint
+from onegate.distributed import Group
 from onegate.optimizers import LearningRate
 from onegate.profiling import Clock
 from onegate.recipes import Recipe
@@ -38,11 +39,17 @@ class Trainer:
     """Everything that changes while a run goes on: model, optimiser, position, random numbers.
 
     Two trainers that hold the same checkpoint go on to the same bits, given the same machine and
-    number of threads.
+    number of threads. In a group of processes all take the same steps, each with its columns of
+    every batch.
     """
 
-    def __init__(self, recipe: Recipe, task: Task) -> None:
-        self.recipe, self.task = recipe, task
+    def __init__(self, recipe: Recipe, task: Task, group: Group | None = None) -> None:
+        self.recipe, self.task, self.group = recipe, task, group or Group()
+        if self.group.size > recipe.batch_size:
+            raise RunError(
+                f"batch_size={recipe.batch_size} cannot be shared by {self.group.size} processes: "
+                "start fewer of them"
+            )
         torch.manual_seed(recipe.seed)
         self.model = models.build(recipe, task.shape)
         self.optimizer = optimizers.build(recipe.optimizer, self.model.parameters())
@@ -86,15 +93,19 @@ class Trainer:
         if self.update % self.task.updates_per_epoch == 0:
             self.carried = None
         self.model.train()
+        part, predictions = self.group.part(batch), batch.targets.numel()
         with self.clock.phase("forward"):
-            score, carried = self.model.score(batch, self.carried)
-            mean = float(score.loss.detach()) / score.predictions
+            with self.group.drawing(part, batch):
+                score, carried = self.model.score(part.batch, self.carried)
+            (loss,) = self.group.sums(float(score.loss.detach()) * part.weight)
+            mean = loss / predictions
         if not math.isfinite(mean):
             raise DivergedError(self._explain(f"the loss of update {self.update + 1} is {mean}"))
         with self.clock.phase("backward"):
             summed = self.recipe.optimizer.loss == "sum_over_steps"
             self.optimizer.zero_grad()
-            (score.loss / (batch.columns if summed else score.predictions)).backward()
+            (score.loss * part.weight / (batch.columns if summed else predictions)).backward()
+            self.group.add_gradients(self.model.parameters())
         with self.clock.phase("optimizer"):
             self._clip()
             for group in self.optimizer.param_groups:
@@ -102,8 +113,8 @@ class Trainer:
             self.optimizer.step()
         self.carried = carried
         self.update += 1
-        self.loss_sum += mean * score.predictions
-        self.loss_count += score.predictions
+        self.loss_sum += mean * predictions
+        self.loss_count += predictions
         return mean
 
     def _clip(self) -> None:
@@ -169,13 +180,15 @@ class Trainer:
         """Loss and metric of the present model on a set."""
         with self.clock.phase("evaluation"):
             self.model.eval()
-            loss, predictions, correct = 0.0, 0, 0
+            own_loss, own_predictions, own_correct = 0.0, 0, 0
             state: States | None = None
             for batch in self.task.evaluation(split):
-                score, state = self.model.score(batch, state)
-                loss += float(score.loss)
-                predictions += score.predictions
-                correct += score.correct
+                part = self.group.part(batch)
+                score, state = self.model.score(part.batch, state)
+                own_loss += part.weight * float(score.loss)
+                own_predictions += part.weight * score.predictions
+                own_correct += part.weight * score.correct
+            loss, predictions, correct = self.group.sums(own_loss, own_predictions, own_correct)
         loss /= predictions
         if not math.isfinite(loss):
             raise DivergedError(self._explain(f"after update {self.update} {split}_loss is {loss}"))
@@ -187,11 +200,12 @@ class Trainer:
         return {f"{split}_loss": loss, f"{split}_{self.task.metric}": metric}
 
     def checkpoint(self, **more: Any) -> Checkpoint:
-        """The whole state; `more` is kept with it."""
+        """The whole state, the same for any number of processes; `more` is kept with it."""
         tensors = {f"model.{name}": p.detach() for name, p in self.model.named_parameters()}
         for name, tensor in optimizers.state_tensors(self.optimizer).items():
             tensors[f"optimizer.{name}"] = tensor
-        for number, tensor in enumerate(_as_tuple(self.carried)):
+        carried = self.group.all_columns(self.carried, self.recipe.batch_size)
+        for number, tensor in enumerate(_as_tuple(carried)):
             tensors[f"carried.{number}"] = tensor
         tensors["random"] = torch.get_rng_state()
         values = {
@@ -211,7 +225,9 @@ class Trainer:
         self.load_weights(checkpoint)
         optimizers.load_state_tensors(self.optimizer, _below("optimizer.", tensors))
         carried = tuple(_below("carried.", tensors).values())
-        self.carried = carried if len(carried) > 1 else carried[0] if carried else None
+        self.carried = self.group.own_columns(
+            carried if len(carried) > 1 else carried[0] if carried else None
+        )
         torch.set_rng_state(tensors["random"])
         self.update, self.evaluated = checkpoint.update, values["evaluated"]
         self.best, self.best_update = values["best"], values["best_update"]

@@ -16,10 +16,11 @@ from typing import Any
 import torch
 
 from onegate import machine, models, recipes, tasks
-from onegate.checkpoints import CheckpointError
+from onegate.checkpoints import Checkpoint, CheckpointError
+from onegate.distributed import Group, PeerError
 from onegate.progress import Observer, Position, Speed, Throttle
 from onegate.recipes import Recipe
-from onegate.results import RunError, RunFolder, run_name
+from onegate.results import RunError, RunFolder, State, WatchedFolder, run_name
 from onegate.trainer import Trainer
 
 RUNS = Path("runs")
@@ -41,23 +42,33 @@ def train(
     observers: Sequence[Observer] = (),
     checkpoint_seconds: float = 60.0,
     patience: float = 0.0,
+    group: Group | None = None,
 ) -> Mapping[str, Any]:
     """Trains a recipe in a run folder and returns the result, as it stands in status.json.
 
     resume: goes on from the last checkpoint if there is one; a run that is done is not run again.
     checkpoint_seconds: between checkpoints, beside those of the best model and of the end.
     patience: how many seconds to wait for another process to leave the folder.
+    group: the processes that train this run together, each of which calls this function; the first
+        one alone reads and writes the folder.
 
     Raises `StoppedError` after Ctrl-C or SIGTERM, `RunError` if the folder cannot be used,
     `DivergedError` if the numbers are not finite any more.
 
     >>> train(recipe("adding", "tuned", "mgu"), Path("runs/adding"))["test_mse"]
     """
-    run = RunFolder(folder or RUNS / run_name(recipe))
-    with run.locked(patience):
-        if _is_finished(run, recipe, resume):
-            return dict(run.status()["result"])
-        trainer = Trainer(recipe, tasks.load(recipe))
+    group = group or Group()
+    run = (RunFolder if group.leads else WatchedFolder)(folder or RUNS / run_name(recipe))
+    with contextlib.ExitStack() as stack:
+
+        def earlier_result() -> Mapping[str, Any] | None:
+            stack.enter_context(run.locked(patience))
+            return dict(run.status()["result"]) if _is_finished(run, recipe, resume) else None
+
+        result: Mapping[str, Any] | None = group.lead(earlier_result)
+        if result is not None:
+            return result
+        trainer = Trainer(recipe, tasks.load(recipe), group)
         with _write_errors_explained(run):
             return _Session(run, trainer, observers, checkpoint_seconds).run()
 
@@ -100,7 +111,11 @@ def resume_command(folder: Path) -> str:
 
 
 class _Session:
-    """One process's share of a run: from a start or a resume to the end or a stop."""
+    """One process's share of a run: from a start or a resume to the end or a stop.
+
+    In a group all processes go through the same steps, because many of them are taken together:
+    a checkpoint gathers the carried state, an evaluation sums over all.
+    """
 
     def __init__(
         self,
@@ -110,6 +125,7 @@ class _Session:
         checkpoint_seconds: float,
     ) -> None:
         self.folder, self.trainer, self.observers = run, trainer, observers
+        self.group = trainer.group
         self.seconds_before = self.training_before = 0.0
         self.saved_at = -1
         self.saving = Throttle(checkpoint_seconds)
@@ -117,7 +133,8 @@ class _Session:
         self.speed = Speed()
         self.counted = 0.0
         self.machine_noted = False
-        self.stop = StopRequest()
+        # torchrun passes on the signals that its processes get from the terminal as well.
+        self.stop = StopRequest(impatient=self.group.size == 1)
 
     def run(self) -> Mapping[str, Any]:
         """Runs to the end and returns the result."""
@@ -131,8 +148,9 @@ class _Session:
                 self.trainer.run(self)
             result = self._finish()
         except RunError as error:
+            state: State = "stopped" if isinstance(error, PeerError) else "failed"
             with contextlib.suppress(OSError):
-                self.folder.note_status("failed", update=self.trainer.update, error=str(error))
+                self.folder.note_status(state, update=self.trainer.update, error=str(error))
             raise
         finally:
             for observer in self.observers:
@@ -143,7 +161,7 @@ class _Session:
         """Begins a new run, or takes up the old one where its last whole checkpoint left it."""
         if not self.folder.has_run():
             self.folder.start(self.trainer.recipe)
-        checkpoint = self.folder.checkpoints.last()
+        checkpoint = self.group.checkpoint(self.folder.checkpoints.last)
         update = 0
         if checkpoint is not None:
             self.trainer.load(checkpoint)
@@ -166,9 +184,11 @@ class _Session:
                 position = self._position(loss)
                 for observer in self.observers:
                     observer.updated(position)
+        due = self.group.leads and self.saving.ready()
+        self.stop.number, save = self.group.largest(self.stop.number, int(due))
         if self.stop.number:
             self._stop()
-        if self.saving.ready():
+        if save:
             self._save()
 
     def after_evaluation(self, metrics: dict[str, float], improved: bool) -> None:
@@ -202,7 +222,8 @@ class _Session:
     def _note_machine(self) -> None:
         """After the first update, when the layers know which engine they took."""
         engine = str(self.trainer.model.recurrent.engine_report())
-        facts = machine.describe(engine) | {"seed": self.trainer.recipe.seed}
+        seed, processes = self.trainer.recipe.seed, self.group.size
+        facts = machine.describe(engine) | {"seed": seed, "processes": processes}
         changed = self.folder.note_machine(facts)
         if changed:
             warnings.warn(
@@ -236,7 +257,7 @@ class _Session:
         """Measures what counts, once, and marks the run as done."""
         self._save()
         update = self._take_kept_model()
-        logged = self._logged_at(update)
+        logged = self.group.lead(lambda: self._logged_at(update))
         metrics = {k: v for k, v in logged.items() if k.startswith(("valid_", "test_"))}
         for split in sorted(self.trainer.task.splits - {"train"}):
             if f"{split}_{self.trainer.task.metric}" not in metrics:
@@ -262,12 +283,18 @@ class _Session:
         if self.trainer.recipe.keep == "last" or best in (None, self.trainer.update):
             return self.trainer.update
         assert best is not None
+        kept = self.group.checkpoint(lambda: self._checkpoint_if_whole(best))
+        if kept is None:
+            return self.trainer.update
+        self.trainer.load_weights(kept)
+        return best
+
+    def _checkpoint_if_whole(self, update: int) -> Checkpoint | None:
         try:
-            self.trainer.load_weights(self.folder.checkpoints.load(best))
+            return self.folder.checkpoints.load(update)
         except CheckpointError as error:
             warnings.warn(f"{error}; the last model counts instead of the best", stacklevel=2)
-            return self.trainer.update
-        return best
+            return None
 
     def _logged_at(self, update: int) -> Mapping[str, float]:
         lines = [m for m in self.folder.metrics() if m["update"] == update]
@@ -275,10 +302,10 @@ class _Session:
 
 
 class StopRequest:
-    """Remembers that Ctrl-C or SIGTERM came; a second one interrupts at once."""
+    """Remembers that Ctrl-C or SIGTERM came; a second one interrupts at once if `impatient`."""
 
-    def __init__(self) -> None:
-        self.number = 0
+    def __init__(self, impatient: bool = True) -> None:
+        self.number, self.impatient = 0, impatient
 
     @contextmanager
     def watching(self) -> Iterator[None]:
@@ -294,7 +321,7 @@ class StopRequest:
                 signal.signal(number, handler)
 
     def _note(self, number: int, _: FrameType | None) -> None:
-        if self.number:
+        if self.number and self.impatient:
             raise KeyboardInterrupt
         self.number = number
 

@@ -15,6 +15,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 _SECONDS_TO_START = 300
+_ATTEMPTS = 3
 # Deaths are noticed within seconds, not within a minute.
 _QUICK: Mapping[str, str] = {
     "RAY_health_check_initial_delay_ms": "1000",
@@ -28,23 +29,33 @@ _QUICK: Mapping[str, str] = {
 class Node:
     """One node: `ray start --block` and everything that it starts."""
 
-    def __init__(
-        self, options: Sequence[str], log: Path, env: Mapping[str, str], before: Sequence[str]
-    ) -> None:
-        ray = str(Path(sys.executable).parent / "ray")
+    def __init__(self, options: Sequence[str], log: Path, env: Mapping[str, str]) -> None:
         self.log = log
-        with log.open("w") as file:
-            self.process = subprocess.Popen(
-                [*before, ray, "start", "--block", "--num-cpus=1", "--disable-usage-stats",
+        # On a machine that is busy, or halted for a while, Ray gives up its start within 30 s.
+        for attempt in range(1, _ATTEMPTS + 1):
+            self.process = self._launch(options, env)
+            if self._has_started():
+                return
+            self.kill()
+            assert attempt < _ATTEMPTS, log.read_text()
+
+    def _launch(self, options: Sequence[str], env: Mapping[str, str]) -> subprocess.Popen[bytes]:
+        ray = str(Path(sys.executable).parent / "ray")
+        with self.log.open("w") as file:
+            return subprocess.Popen(
+                [ray, "start", "--block", "--num-cpus=1", "--disable-usage-stats",
                  f"--object-store-memory={80 * 1024 * 1024}", *options],
                 stdout=file, stderr=subprocess.STDOUT, start_new_session=True,
                 env={**os.environ, **_QUICK, **env},
             )  # fmt: skip
+
+    def _has_started(self) -> bool:
         deadline = time.monotonic() + _SECONDS_TO_START
-        while "Ray runtime started" not in log.read_text():
-            assert self.process.poll() is None, log.read_text()
-            assert time.monotonic() < deadline, log.read_text()
+        while "Ray runtime started" not in self.log.read_text():
+            if self.process.poll() is not None or time.monotonic() > deadline:
+                return False
             time.sleep(0.1)
+        return True
 
     def processes(self, name: str = "") -> list[int]:
         """The processes of this node whose command begins with a name, the first one's included."""
@@ -69,8 +80,8 @@ class RayCluster:
         self.address = f"127.0.0.2:{_free_port()}"
         self.client = f"ray://127.0.0.2:{_free_port()}"
 
-    def start(self, env: Mapping[str, str] | None = None, before: Sequence[str] = ()) -> Node:
-        """Adds a node, the first one being the head; before: a command that runs `ray start`."""
+    def start(self, env: Mapping[str, str] | None = None) -> Node:
+        """Adds a node, the first one being the head."""
         number = len(self.nodes)
         where = [f"--node-ip-address=127.0.0.{number + 2}"]
         if number == 0:
@@ -79,7 +90,7 @@ class RayCluster:
                       "--include-dashboard=false", f"--temp-dir={self.folder / 'ray'}"]  # fmt: skip
         else:
             where += [f"--address={self.address}"]
-        node = Node(where, self.folder / f"node-{number}.log", env or {}, before)
+        node = Node(where, self.folder / f"node-{number}.log", env or {})
         self.nodes.append(node)
         return node
 

@@ -66,7 +66,7 @@ def test_folders_of_the_same_name_on_other_machines_are_told_apart(tmp_path: Pat
         answers = ask_alike(nodes[:1], address, probe)
         return {**answers, nodes[1].name: look_around(str(own), probe)}
 
-    with pytest.raises(ClusterError, match="1 of 2 nodes see a .* of their own"):
+    with pytest.raises(ClusterError, match=r"1 of 2 nodes see a .* of their own"):
         preflight.check(NODES, place(tmp_path / "runs"), ask)
 
 

@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import argparse
 import sys
+from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
-from onegate import profiling, progress, recipes, training
+from onegate import distributed, profiling, progress, recipes, training
 from onegate.cli.warning_lines import plain_warnings
+from onegate.progress import Observer
 from onegate.recipes import Recipe
 from onegate.results import RunError, RunFolder, run_name
 
@@ -20,7 +23,7 @@ def register(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> N
     parser.add_argument("--recipe", help="see `onegate recipes` (default: tuned)")
     add_settings(parser)
     parser.add_argument(
-        "--run",
+        "--run", "--folder",  # torchrun takes --run for a short form of an option of its own
         dest="folder", type=Path, metavar="FOLDER",
         help="run folder (default: runs/<name of the run>)",
     )  # fmt: skip
@@ -49,27 +52,40 @@ def run(args: argparse.Namespace) -> int:
     recipe = _recipe(args)
     folder = args.folder or training.RUNS / run_name(recipe)
     training.use_threads(args.threads)
-    observers = progress.for_output(args.quiet)
-    if args.tensorboard:
-        observers.append(progress.TensorBoard(folder / "tensorboard"))
-    with plain_warnings():
+    with plain_warnings(), distributed.joined() as group:
         try:
             result = training.train(
                 recipe,
                 folder,
-                resume=args.resume,
-                observers=observers,
+                resume=args.resume or distributed.was_restarted(),
+                observers=_observers(args, folder) if group.leads else (),
                 checkpoint_seconds=args.checkpoint_every,
+                group=group,
             )
         except training.StoppedError as stopped:
-            print(f"onegate: {stopped}", file=sys.stderr)
+            if group.leads:
+                print(f"onegate: {stopped}", file=sys.stderr)
             return 128 + stopped.signal_number
+        except distributed.LeaderError:
+            return 2
+    if group.leads:
+        _print(result, args.profile)
+    return 0
+
+
+def _observers(args: argparse.Namespace, folder: Path) -> list[Observer]:
+    observers = progress.for_output(args.quiet)
+    if args.tensorboard:
+        observers.append(progress.TensorBoard(folder / "tensorboard"))
+    return observers
+
+
+def _print(result: Mapping[str, Any], profile: bool) -> None:
     for name in sorted(result):
         if name.startswith(("valid_", "test_")) and not name.endswith("_loss"):
             print(f"{name} {result[name]:.6g}")
-    if args.profile:
+    if profile:
         print(profiling.report(result["time_shares"]))
-    return 0
 
 
 def _recipe(args: argparse.Namespace) -> Recipe:
