@@ -1,7 +1,8 @@
 """Writes the measured tables into README.md and docs/benchmarks.md, from results/bench/*.json.
 
     onegate bench --check --json results/bench/paper.json
-    onegate bench --sweep steps batch hidden --check --json results/bench/sweeps.json
+    onegate bench --sweep steps batch hidden single_batch single_hidden --check \\
+        --json results/bench/sweeps.json
     python benchmarks/write_tables.py
 
 A table stands between the lines `<!-- NAME -->` and `<!-- end NAME -->`; nothing else is touched.
@@ -120,7 +121,7 @@ def _sweeps(run: dict[str, Any]) -> str:
         )
         ratio, place = (f"{worst['ratio']:.3f}", worst["shape"]) if worst else ("", "")
         straight = f"{line['r2']:.4f}" if line else ""
-        lines.append(f"| {sweep['field']} | {ratio} | {place} | {straight} |")
+        lines.append(f"| {sweep['field'].replace('_', ' ')} | {ratio} | {place} | {straight} |")
     return "\n".join([*lines, "", _where(run)])
 
 

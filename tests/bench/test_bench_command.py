@@ -19,7 +19,11 @@ def tiny_paper_shapes(monkeypatch: pytest.MonkeyPatch) -> None:
     """The paper's shapes and the sweeps, but small."""
     small = {name: shapes.Shape(name, 2, 2, 2, 3) for name in shapes.PAPER}
     monkeypatch.setattr(bench, "PAPER", small)
-    monkeypatch.setattr(shapes, "SWEEPS", {"steps": (1, 2, 3), "batch": (1, 2), "hidden": (2, 3)})
+    monkeypatch.setattr(
+        shapes,
+        "SWEEPS",
+        {"steps": (1, 2, 3), "batch": (1, 2), "hidden": (2, 3), "single_batch": (1, 2)},
+    )
 
 
 def contestants(path: Path) -> list[set[str]]:

@@ -61,8 +61,8 @@ class Case:
 
 
 # Panels of packed matrices are 16 wide in float32 and 8 in float64 (twice that with AVX-512); up to
-# 8 row-steps (64 of large matrices) nothing is packed; inputs wider than 48 are projected many steps at a time; a chunk of
-# the backward pass has 192 rows, unless one step has more.
+# 8 row-steps (64 if matrices are large) nothing is packed; inputs wider than 48 are projected many
+# steps at a time; a chunk of the backward pass has 192 rows, unless one step has more.
 CASES = (
     Case(1, 1, 1, 1),
     Case(1, 2, 1, 1, 2),

@@ -12,7 +12,7 @@ import torch
 from onegate.bench.contestants import FLAX, TORCH_GRU, Contestant, Entry
 from onegate.bench.jax_contestant import thread_note
 from onegate.bench.measure import Call, Timing, race
-from onegate.bench.shapes import Shape, sweep
+from onegate.bench.shapes import Shape, sweep, swept_field
 from onegate.bench.unavailable import Unavailable
 from onegate.bench.work import PEAK_OPERATIONS, peak_product, work
 
@@ -145,6 +145,9 @@ class Worst:
     shape: str
 
 
+LINEAR_IN: Final = ("steps", "batch")
+
+
 @dataclass(frozen=True)
 class Sweep:
     """Outcomes in the order of the swept size."""
@@ -154,11 +157,11 @@ class Sweep:
 
     def sizes(self) -> list[int]:
         """The values of the swept field."""
-        return [int(getattr(outcome.shape, self.field)) for outcome in self.outcomes]
+        return [int(getattr(outcome.shape, swept_field(self.field))) for outcome in self.outcomes]
 
     def lines(self) -> dict[Kind, dict[str, Line]]:
-        """By kind and contestant; none for `hidden`, in which time is not meant to be linear."""
-        if self.field == "hidden":
+        """By kind and contestant, where time is meant to be linear."""
+        if self.field not in LINEAR_IN:
             return {}
         return {
             kind: {name: self._line(kind, name) for name in self.outcomes[0].results[kind]}

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from onegate.bench.compare import KINDS, Kind, Outcome, Sweep
+from onegate.bench.compare import KINDS, LINEAR_IN, Kind, Outcome, Sweep
 from onegate.bench.contestants import (
     FLAX,
     TORCH_GRU,
@@ -139,7 +139,7 @@ def _of_sweep(field: str, sweep: Sweep | None) -> Iterator[Verdict]:
         f"sweep over {field}: {_MGU} / {TORCH_GRU}, at worst{place}",
         NEVER_SLOWER, False, worst.ratio if worst else None, not_run,
     )  # fmt: skip
-    if field != "hidden":
+    if field in LINEAR_IN:
         for kind in KINDS:
             line = sweep.lines()[kind].get(_MGU) if sweep else None
             yield Verdict(

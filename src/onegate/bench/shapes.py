@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass, replace
-from typing import Final
+from typing import Any, Final
 
 
 @dataclass(frozen=True)
@@ -50,12 +50,28 @@ PAPER: Final = {
     )
 }
 
-# The field of a shape that a sweep varies, and the values it takes.
+_BATCHES: Final = (1, 2, 4, 8, 16, 32, 64, 128, 256, 512)
+_HIDDEN: Final = (32, 64, 128, 256, 512, 1024)
+
+# The field of a shape that a sweep varies, and the values it takes; `single_`: of one step.
 SWEEPS: Final = {
     "steps": (1, 2, 5, 10, 20, 50, 100, 200, 500, 1000, 2000),
-    "batch": (1, 2, 4, 8, 16, 32, 64, 128, 256, 512),
-    "hidden": (32, 64, 128, 256, 512, 1024),
+    "batch": _BATCHES,
+    "hidden": _HIDDEN,
+    "single_batch": _BATCHES,
+    "single_hidden": _HIDDEN,
 }
+_SINGLE: Final = "single_"
+_SINGLE_STEP: Final = Shape("single", 1, 20, 256, 256)
+
+
+def swept_field(sweep: str) -> str:
+    """The field that a sweep varies.
+
+    >>> swept_field("single_batch")
+    'batch'
+    """
+    return sweep.removeprefix(_SINGLE)
 
 
 def parse(text: str) -> Shape:
@@ -75,11 +91,12 @@ def parse(text: str) -> Shape:
     return Shape(text, steps, batch, inputs, hidden, stacked, bidirectional=bool(bidirectional))
 
 
-def sweep(field: str, base: Shape) -> list[Shape]:
-    """`base` with each value of the field; named by it."""
-    sizes = SWEEPS[field]
-    if field == "steps":
-        return [replace(base, name=f"steps {n}", steps=n) for n in sizes]
-    if field == "batch":
-        return [replace(base, name=f"batch {n}", batch=n) for n in sizes]
-    return [replace(base, name=f"hidden {n}", hidden=n) for n in sizes]
+def sweep(name: str, base: Shape) -> list[Shape]:
+    """`base`, or a single step, with each value of the swept field; named by it."""
+    field = swept_field(name)
+    base = _SINGLE_STEP if name.startswith(_SINGLE) else base
+    shapes = []
+    for size in SWEEPS[name]:
+        changes: dict[str, Any] = {field: size}
+        shapes.append(replace(base, name=f"{name.replace('_', ' ')} {size}", **changes))
+    return shapes

@@ -41,7 +41,7 @@ def register(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> N
     parser.add_argument(
         "--sweep",
         nargs="+", default=[], choices=SWEEPS,
-        help=f"vary a size of {SWEEP_BASE}, fused engine against {TORCH_GRU}: "
+        help=f"vary a size of {SWEEP_BASE} or of a single step, fused engine against {TORCH_GRU}: "
         + "; ".join(f"{name} {sizes[0]} to {sizes[-1]}" for name, sizes in SWEEPS.items()),
     )  # fmt: skip
     parser.add_argument(
