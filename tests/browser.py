@@ -243,6 +243,7 @@ class Page:
 
     def screenshot(self, path: Path | None = None, *, whole: bool = True) -> bytes:
         """The page as PNG, all of it or what the window shows; also written to `path`."""
+        self.call("Page.bringToFront")  # a page behind another one may not be painted for long
         answer = self.call("Page.captureScreenshot", format="png", captureBeyondViewport=whole,
                            **({"clip": self._whole()} if whole else {}))  # fmt: skip
         content = base64.b64decode(answer["data"])

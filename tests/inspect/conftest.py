@@ -14,10 +14,11 @@ from tests import small_data
 
 _IMAGES = ["data.train=100", "data.valid=20", "data.test=20", "batch_size=50", "length=2"]
 _SIZE = "model.hidden_size=6"
+_SHORT = "schedule.warmup=0"  # a few updates are to change something
 
 
 def small_recipes() -> dict[str, Recipe]:
-    return {
+    made = {
         "rows-mgu": override(recipe("mnist_rows", "tuned", "mgu"), [*_IMAGES, _SIZE]),
         "rows-gru": override(recipe("mnist_rows", "tuned", "gru"), [*_IMAGES, _SIZE]),
         "adding-lstm": override(
@@ -33,6 +34,7 @@ def small_recipes() -> dict[str, Recipe]:
              "length=1"],
         ),
     }  # fmt: skip
+    return {name: override(each, [_SHORT]) for name, each in made.items()}
 
 
 @pytest.fixture(scope="session")

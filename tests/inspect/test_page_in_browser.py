@@ -11,8 +11,10 @@ import pytest
 from PIL import Image
 
 from tests.browser import Browser, Page, find_chromium
+from tests.inspect.constructed import forward_mode
 
 pytestmark = [
+    forward_mode,
     pytest.mark.browser,
     pytest.mark.skipif(find_chromium() is None, reason="no Chromium: apt-get install chromium"),
 ]
@@ -38,7 +40,7 @@ def from_the_start(opened: dict[str, Page]) -> None:
         page.resize(DESKTOP)
         page.prefer(dark=False)
         page.evaluate("document.activeElement.blur()")
-        for name in ("example", "pass", "sort"):
+        for name in ("example", "weights", "pass", "sort"):
             choose(page, name, 0)
         slide(page, 1)
         page.evaluate(
@@ -203,7 +205,7 @@ def test_heat_maps_have_the_colours_of_the_values(opened: dict[str, Page]) -> No
             .runs[0].passes[0].values[0];
           const canvas = document.querySelector('#run-0 .over-time');
           const dots = canvas.getContext('2d').getImageData(0, 0, 28, 6).data;
-          return [[...atob(value.data[0])].map(c => c.charCodeAt(0)),
+          return [[...atob(value.data[0][0])].map(c => c.charCodeAt(0)),
                   [...Array(28 * 6).keys()].map(i => [...dots.slice(4 * i, 4 * i + 3)])] })()"""
     )
     assert len(levels) == len(colors) == 28 * 6
@@ -227,6 +229,20 @@ def test_another_example_is_another_picture(opened: dict[str, Page]) -> None:
             )
         assert len(seen) > 1 or name == "text"
         assert page.problems == []
+
+
+def test_before_and_after_training(opened: dict[str, Page]) -> None:
+    for page in opened.values():
+        after = pictures(page, ".over-time")
+        choose(page, "weights", 1)
+        before = pictures(page, ".over-time")
+        assert all(a != b for a, b in zip(after, before, strict=True))
+        choose(page, "weights", 0)
+        assert pictures(page, ".over-time") == after
+    page = opened["numbers"]
+    answer = text(page, "#run-0 .answer")
+    choose(page, "weights", 1)
+    assert text(page, "#run-0 .answer") != answer
 
 
 def test_runs_stand_side_by_side_and_move_together(opened: dict[str, Page]) -> None:

@@ -68,4 +68,4 @@ def test_the_size_of_an_example() -> None:
     texts = [
         payload.bytes_of(one[v.name][:, 0].numpy().T, v.low, v.high) for v in shown_values(one)
     ]
-    assert payload.size_of_example({"l0": one}) == pytest.approx(sum(map(len, texts)), rel=0.01)
+    assert payload.size_of_example({"l0": one}) == pytest.approx(2 * sum(map(len, texts)), rel=0.01)

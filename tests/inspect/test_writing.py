@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import csv
 import functools
+import itertools
 import json
 import re
 import shutil
@@ -34,19 +35,23 @@ def data(page: Path) -> dict[str, Any]:
     return content
 
 
-def test_the_page_holds_the_values_of_the_trained_model(pages: dict[str, Path], runs: Path) -> None:
+def test_the_page_holds_the_values_before_and_after_training(
+    pages: dict[str, Path], runs: Path
+) -> None:
     content = data(pages["digits"])
     assert [run["label"] for run in content["runs"]] == ["MGU", "GRU"]
     assert [example["number"] for example in content["examples"]] == list(range(8))
     for place, folder in enumerate(("rows-mgu", "rows-gru")):
         opened = open_run(runs / folder)
-        batch, state = examples.batch(opened.task, opened.trained, range(8))
-        with torch.no_grad():
-            score = functools.partial(opened.trained.score, batch, state)
-            one = traced(opened.trained.recurrent, score)["l0"]
+        passes = []
+        for model in (opened.trained, opened.initial):
+            batch, state = examples.batch(opened.task, model, range(8))
+            with torch.no_grad():
+                score = functools.partial(model.score, batch, state)
+                passes.append(traced(model.recurrent, score)["l0"])
         for value in content["runs"][place]["passes"][0]["values"]:
-            for number in (0, 5):
-                levels = np.frombuffer(base64.b64decode(value["data"][number]), np.uint8)
+            for (when, one), number in itertools.product(enumerate(passes), (0, 5)):
+                levels = np.frombuffer(base64.b64decode(value["data"][when][number]), np.uint8)
                 width = value["high"] - value["low"]
                 found = value["low"] + levels.reshape(6, 28) / 255 * width
                 expected = one[value["name"]][:, number].numpy().T
@@ -57,12 +62,16 @@ def test_the_page_holds_the_values_of_the_trained_model(pages: dict[str, Path], 
         assert spans["measured"] == pytest.approx(measured.spans["h"].tolist(), rel=0.01)
 
 
+def heat_maps(label: str) -> list[str]:
+    return [f"heatmap-{label}-0-{when}" for when in ("before", "after")]
+
+
 def test_figures_lie_beside_the_page(pages: dict[str, Path]) -> None:
     for name, expected in (
-        ("digits", [*FIGURES, "heatmap-MGU-0", "heatmap-GRU-0"]),
-        ("text", [*FIGURES, "heatmap-GRU-0"]),
-        ("reviews", [*FIGURES[1:], "heatmap-simple-0"]),  # no gate
-        ("numbers", [*FIGURES, "heatmap-LSTM-0"]),
+        ("digits", [*FIGURES, *heat_maps("MGU"), *heat_maps("GRU")]),
+        ("text", [*FIGURES, *heat_maps("GRU")]),
+        ("reviews", [*FIGURES[1:], *heat_maps("simple")]),  # no gate
+        ("numbers", [*FIGURES, *heat_maps("LSTM")]),
     ):
         folder = pages[name].parent / "figures"
         files = {path.name for path in folder.iterdir()}
@@ -116,7 +125,7 @@ def test_chosen_examples(runs: Path, tmp_path: Path) -> None:
     assert examples.of_digits(opened.recipe, opened.task, [9]) == [3]
     page = writing.write([runs / "rows-mgu"], tmp_path, [7, 2, 7], digits=[9])
     assert [example["number"] for example in data(page)["examples"]] == [7, 2, 3]
-    assert (tmp_path / "figures" / "heatmap-MGU-7.svg").exists()
+    assert (tmp_path / "figures" / "heatmap-MGU-7-after.svg").exists()
 
 
 @pytest.mark.usefixtures("undrawn")
@@ -139,7 +148,8 @@ def test_runs_of_different_tasks_are_refused(runs: Path, tmp_path: Path) -> None
 def test_too_many_examples_are_refused(
     runs: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(writing, "_ROOM", 2500)  # three examples of 3 values, 6 units, 28 steps
+    # Three examples of 3 values, 6 units and 28 steps, before and after training.
+    monkeypatch.setattr(writing, "_ROOM", 5000)
     with pytest.raises(InspectError, match=r"4 examples would be too large .* have room for 3"):
         writing.write([runs / "rows-mgu"], tmp_path, [0, 1, 2, 3])
     page = writing.write([runs / "rows-mgu"], tmp_path)

@@ -40,16 +40,20 @@ class Shown:
     high: float
 
 
-def shown_values(one: Pass) -> list[Shown]:
-    """Gates, states and what has a name in the equations."""
+def shown_values(one: Pass, *others: Pass) -> list[Shown]:
+    """Gates, states and what has a name in the equations; `others`: that share the colours."""
     wanted = set(gates(one.graph))
     found = []
     for name, node in named_values(one.graph).items():
         if node in wanted or name.isidentifier():
             gate = node.op == "sigmoid"
-            most = _rounded_up(float(one[name][one.inside].abs().nan_to_num(posinf=0).max()))
+            most = _rounded_up(max(_largest(each, name) for each in (one, *others)))
             found.append(Shown(name, gate, 0.0 if gate else -most, most))
     return found
+
+
+def _largest(one: Pass, name: str) -> float:
+    return float(one[name][one.inside].abs().nan_to_num(posinf=0).max())
 
 
 def _rounded_up(value: float) -> float:
@@ -69,12 +73,16 @@ def order(one: PassMeasures) -> NDArray[np.int64]:
 
 def draw(
     label: str,
+    training: str,
     view: View,
-    place: int,
     passes: Mapping[str, Pass],
     measured: Mapping[str, PassMeasures],
 ) -> Figure:
-    """All passes of a run on one example; `place`: its column in the passes."""
+    """All passes of a run on the first of their examples.
+
+    training: whether they are before or after it. measured: of the trained model, whose memory
+    gives the order of the units.
+    """
     panels = [(one, shown) for one in passes.values() for shown in shown_values(one)]
     beside = view.kind == "image"
     above = 0.8 if view.kind == "numbers" else 0.0
@@ -96,28 +104,27 @@ def draw(
             _numbers(drawn.add_subplot(grid[0, -1]), view)
         for row, (one, shown) in enumerate(panels):
             axes = drawn.add_subplot(grid[row + (above > 0), -1])
-            _heat(drawn, axes, _values(one, shown, place, view, measured[one.name]), shown)
+            _heat(drawn, axes, _values(one, shown, view, measured[one.name]), shown)
             several = f"{pass_label(one.name)}\n" if len(passes) > 1 else ""
             axes.set_ylabel(f"{several}{shown.name}", rotation=0, ha="right", va="center")
             last = row == len(panels) - 1
             axes.tick_params(labelbottom=last)
             if last:
                 _time(axes, view)
-        name = f"heatmap-{label}-{view.number}"
+        name = f"heatmap-{label.replace(' ', '-')}-{view.number}-{training}"
+        answer = f" ({view.answer})" if view.answer else ""
         return finished(
             drawn, "explore", name,
-            f"{label} on example {view.number} of the test set ({view.answer}): values over time, "
-            "one line a unit, the longest memory on top.",
+            f"{label} {training} training, example {view.number}{answer}: values over time, one "
+            "line a unit, the longest memory on top.",
             f"Heat maps of {label} on example {view.number}.",
-            _rows(panels, place, view),
+            _rows(panels, view),
         )  # fmt: skip
 
 
-def _values(
-    one: Pass, shown: Shown, place: int, view: View, measured: PassMeasures
-) -> NDArray[np.float64]:
+def _values(one: Pass, shown: Shown, view: View, measured: PassMeasures) -> NDArray[np.float64]:
     """(units, steps), sorted where the value has a line for each unit of the memory."""
-    values = one[shown.name][: view.steps, place].double().numpy().T
+    values = one[shown.name][: view.steps, 0].double().numpy().T
     ranks = order(measured)
     return values[ranks] if len(ranks) == len(values) else values
 
@@ -155,9 +162,9 @@ def _time(axes: Axes, view: View) -> None:
     axes.set_xticklabels([view.words[place] for place in places], rotation=90, fontsize=6.5)
 
 
-def _rows(panels: Sequence[tuple[Pass, Shown]], place: int, view: View) -> Iterator[Row]:
+def _rows(panels: Sequence[tuple[Pass, Shown]], view: View) -> Iterator[Row]:
     yield "pass", "value", "unit", *(f"t={t + 1}" for t in range(view.steps))
     for one, shown in panels:
-        values = one[shown.name][: view.steps, place].T
+        values = one[shown.name][: view.steps, 0].T
         for unit, row in enumerate(values.tolist()):
             yield one.name, shown.name, unit, *(f"{value:.5g}" for value in row)

@@ -67,8 +67,8 @@ def measured_spans(one: Pass, disturbances: int = 4) -> dict[str, Tensor]:
     """By state, the memory of each unit (size,) in steps, measured by disturbing the input.
 
     The input is disturbed a little in a random direction at some steps of the first half of each
-    sequence. If r[k] is how strongly a unit responds k steps later (the mean of |dh[t + k] / dx[t]|
-    over all of them), its span is the mean of k + 1, weighted by r. It is 1 / f for a unit that
+    sequence. If r[k] is how strongly a unit responds k steps later (the mean size of its change,
+    by the derivative), its span is the mean of k + 1, weighted by r. It is 1 / f for a unit that
     writes a constant share f and sees no other unit, and can never be longer than the rest of the
     sequence: a unit with a longer memory comes out shorter. A unit that does not respond has NaN.
     """

@@ -10,7 +10,7 @@
     return element;
   };
   const clamp = (v, low, high) => Math.min(Math.max(v, low), high);
-  const state = { example: 0, pass: 0, sort: "span", t: 0, rank: 0 };
+  const state = { example: 0, weights: 0, pass: 0, sort: "span", t: 0, rank: 0 };
   const slider = find("time");
   const runs = data.runs.map((run, number) => ({ ...run, box: find(`run-${number}`), maps: [] }));
 
@@ -101,7 +101,7 @@
     for (const run of runs)
       for (const { value, canvas, ranks } of run.maps) {
         const colors = value.gate ? gateColors : signedColors;
-        const levels = bytes(value.data[state.example]);
+        const levels = bytes(value.data[state.weights][state.example]);
         canvas.width = length;
         canvas.height = value.units;
         canvas.classList.toggle("coarse", length < 200);
@@ -121,7 +121,7 @@
     for (const run of runs) {
       const pass = passOf(run);
       for (const { value, cursor, line, now, ranks } of run.maps) {
-        const levels = bytes(value.data[state.example]);
+        const levels = bytes(value.data[state.weights][state.example]);
         now.width = 64;
         now.height = 4 * value.units;
         const context = now.getContext("2d");
@@ -146,7 +146,7 @@
     const memory = run.maps.find(map => map.value.name === pass.memory) || run.maps.at(-1);
     const unit = memory.ranks[Math.min(state.rank, memory.ranks.length - 1)];
     const at = (map, step) =>
-      written(number(map.value, bytes(map.value.data[state.example])[unit * length + step]));
+      written(number(map.value, bytes(map.value.data[state.weights][state.example])[unit * length + step]));
     const parts = [`unit ${unit} of ${memory.value.units}`];
     const spans = [];
     if (pass.span) spans.push(`${steps(pass.span[unit])} by its gate`);
@@ -233,7 +233,7 @@
     }
     find("answer").textContent = shown.answer;
     runs.forEach((run, place) => {
-      run.box.querySelector(".answer").textContent = shown.answers[place];
+      run.box.querySelector(".answer").textContent = shown.answers[state.weights][place];
     });
   }
 
@@ -244,6 +244,7 @@
 
   function choose() {
     state.example = find("example").selectedIndex;
+    state.weights = find("weights").selectedIndex;
     state.pass = find("pass").selectedIndex;
     state.sort = find("sort").value;
     slider.max = example().steps;
@@ -269,7 +270,7 @@
   }
 
   readColors();
-  for (const id of ["example", "pass", "sort"]) find(id).addEventListener("change", choose);
+  for (const id of ["example", "weights", "pass", "sort"]) find(id).addEventListener("change", choose);
   slider.addEventListener("input", () => moveTo(Number(slider.value) - 1));
   find("explore").addEventListener("keydown", press);
   document.addEventListener("keydown", event => {  // the other keys scroll the page

@@ -57,6 +57,7 @@ def build(
     return document(title, body, pictures.style() + _file("page.css"))
 
 
+_WEIGHTS = (("after", "after training"), ("before", "before training"))
 _GATES = (
     "How open the gates are, before training and after it. A unit hardly moves if nearly every "
     "step (more than 90%) keeps more than 0.9 of it, and is always overwritten if nearly every "
@@ -134,6 +135,7 @@ def _explore(runs: Sequence[Shown], views: Sequence[View], figures: Sequence[Fig
         tag(
             "div",
             tag("label", "Example ", _select("example", [_named(view) for view in views])),
+            tag("label", "Weights ", _select("weights", _WEIGHTS)),
             tag(
                 "label", "Layer ", _select("pass", [(name, pass_label(name)) for name in passes]),
                 hidden="" if len(passes) == 1 else None,

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from onegate.inspect.examples import View
-from onegate.inspect.heatmaps import shown_values
+from onegate.inspect.heatmaps import Shown, shown_values
 from onegate.inspect.measures import PassMeasures
 from onegate.inspect.plots import pass_label
 from onegate.inspect.traces import Pass
@@ -29,54 +29,55 @@ def bytes_of(values: NDArray[np.floating[Any]], low: float, high: float) -> str:
 
 def of_run(
     label: str,
-    passes: Mapping[str, Pass],
+    before: Mapping[str, Pass],
+    after: Mapping[str, Pass],
     measured: Mapping[str, PassMeasures],
     views: Sequence[View],
 ) -> dict[str, Any]:
-    """One run: its passes with the values of every example, (units, steps) each."""  # fmt: skip
-    return {
-        "label": label,
-        "passes": [_of_pass(one, measured[name], views) for name, one in passes.items()],
-    }
+    """One run: its passes with the values of every example before and after training.
+
+    measured: of the trained model, by which units are sorted.
+    """
+    passes = [_of_pass(before[name], one, measured[name], views) for name, one in after.items()]
+    return {"label": label, "passes": passes}
 
 
 def size_of_example(passes: Mapping[str, Pass]) -> int:
-    """How many characters one example of the longest sequence takes."""
+    """How many characters one example of the longest sequence takes, before and after training."""
     numbers = 0
     for one in passes.values():
         for shown in shown_values(one):
             steps, _, units = one[shown.name].shape
             numbers += steps * units
-    return math.ceil(numbers * 4 / 3)
+    return 2 * math.ceil(numbers * 4 / 3)
 
 
-def _of_pass(one: Pass, measured: PassMeasures, views: Sequence[View]) -> dict[str, Any]:
+def _of_pass(
+    before: Pass, after: Pass, measured: PassMeasures, views: Sequence[View]
+) -> dict[str, Any]:
     memory = measured.memory
     kept = measured.keeping.get(memory)
-    values = []
-    for shown in shown_values(one):
-        values.append(
-            {
-                "name": shown.name,
-                "gate": shown.gate,
-                "low": shown.low,
-                "high": shown.high,
-                "units": one[shown.name].shape[-1],
-                "data": [
-                    bytes_of(one[shown.name][: v.steps, i].numpy().T, shown.low, shown.high)
-                    for i, v in enumerate(views)
-                ],
-            }
-        )
     return {
-        "name": one.name,
-        "label": pass_label(one.name),
-        "backward": one.backward,
+        "name": after.name,
+        "label": pass_label(after.name),
+        "backward": after.backward,
         "memory": memory,
         "span": None if kept is None else _plain(kept.span.numpy()),
         "measured": _plain(measured.spans[memory]),
-        "values": values,
+        "values": [_of_value(shown, before, after, views) for shown in shown_values(after, before)],
     }
+
+
+def _of_value(shown: Shown, before: Pass, after: Pass, views: Sequence[View]) -> dict[str, Any]:
+    """Its range, and its bytes (units, steps) after and before training, example by example."""
+    data = [
+        [
+            bytes_of(one[shown.name][: view.steps, place].numpy().T, shown.low, shown.high)
+            for place, view in enumerate(views)
+        ]
+        for one in (after, before)
+    ]
+    return {**vars(shown), "units": after[shown.name].shape[-1], "data": data}
 
 
 def _plain(spans: NDArray[np.float64]) -> list[float | None]:
@@ -87,11 +88,11 @@ def _plain(spans: NDArray[np.float64]) -> list[float | None]:
     ]
 
 
-def of_view(view: View, answers: Sequence[str]) -> dict[str, Any]:
-    """One example; answers: what each run makes of it."""
+def of_view(view: View, answers: Sequence[Sequence[str]]) -> dict[str, Any]:
+    """One example; answers: what each run makes of it after, and before training."""
     shown: dict[str, Any] = {
         "number": view.number, "steps": view.steps, "kind": view.kind, "answer": view.answer,
-        "answers": list(answers),
+        "answers": answers,
     }  # fmt: skip
     if view.image is not None and view.pixels is not None:
         shown["image"] = bytes_of(view.image, 0, 1)

@@ -2,26 +2,35 @@
 
 from __future__ import annotations
 
-import functools
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
 import torch
 
 from onegate import files
-from onegate.cells import States
 from onegate.inspect import examples, heatmaps, page, payload, plots
 from onegate.inspect.measures import measure
 from onegate.inspect.plots import Measured
 from onegate.inspect.runs import InspectError, OpenRun, open_run
 from onegate.inspect.traces import Pass, traced
+from onegate.models import TaskModel
 from onegate.pages import figures
 from onegate.report.groups import display
-from onegate.tasks import Batch
+from onegate.tasks import Batch, Task
 
 # Characters for the values of all examples; the page has to stay below 10 MB.
 _ROOM = 7_500_000
 _USUAL = 8
+
+
+@dataclass(frozen=True, eq=False)
+class _Reading:
+    """What happens inside a model that reads examples, and what it makes of them."""
+
+    batch: Batch
+    passes: Mapping[str, Pass]
+    answers: Sequence[str]
 
 
 def write(
@@ -37,44 +46,25 @@ def write(
     """
     runs = [open_run(folder) for folder in folders]
     _require_comparable(runs)
-    labels = _labels(runs)
-    numbers = [
-        *numbers,
-        *(examples.of_digits(runs[0].recipe, runs[0].task, digits) if digits else ()),
-    ]
-    numbers = list(dict.fromkeys(numbers))
-    chosen, passes = _passes(runs, numbers or [0])
-    most = max(1, _ROOM // sum(map(payload.size_of_example, passes)))
-    if len(numbers) > most:
-        raise InspectError(
-            f"a page with {len(numbers)} examples would be too large to open at once; these runs "
-            f"have room for {most}"
-        )
-    if not numbers:
-        numbers = list(range(min(_USUAL, most, examples.count(runs[0].task))))
-        chosen, passes = _passes(runs, numbers)
-    views = examples.views(runs[0].recipe, runs[0].task, numbers, chosen[0][0])
+    chosen = _chosen(runs, numbers, digits)
+    after = [_read(run.task, run.trained, chosen) for run in runs]
+    _require_same_examples(runs, after)
+    before = [_read(run.task, run.initial, chosen) for run in runs]
+    views = examples.views(runs[0].recipe, runs[0].task, chosen, after[0].batch)
     measured = [
         Measured(label, key, measure(run.task, run.initial), measure(run.task, run.trained))
-        for run, (label, key) in zip(runs, labels, strict=True)
+        for run, (label, key) in zip(runs, _labels(runs), strict=True)
     ]
     drawn = plots.draw(measured)
-    drawn += [
-        heatmaps.draw(one.label, views[0], 0, each, one.after)
-        for one, each in zip(measured, passes, strict=True)
-    ]
-    shown = [
-        page.Shown(
-            run.run, next(iter(each.values())).graph, one,
-            payload.of_run(one.label, each, one.after, views),
-        )
-        for run, one, each in zip(runs, measured, passes, strict=True)
-    ]  # fmt: skip
-    answers = [
-        examples.answers(run.trained, *batch) for run, batch in zip(runs, chosen, strict=True)
-    ]
+    shown = []
+    for run, one, start, end in zip(runs, measured, before, after, strict=True):
+        drawn.append(heatmaps.draw(one.label, "before", views[0], start.passes, one.after))
+        drawn.append(heatmaps.draw(one.label, "after", views[0], end.passes, one.after))
+        values = payload.of_run(one.label, start.passes, end.passes, one.after, views)
+        shown.append(page.Shown(run.run, next(iter(end.passes.values())).graph, one, values))
     told = [
-        payload.of_view(view, [each[place] for each in answers]) for place, view in enumerate(views)
+        payload.of_view(view, [[each.answers[place] for each in when] for when in (after, before)])
+        for place, view in enumerate(views)
     ]
     content = page.build(shown, views, told, drawn)
     figures.write(drawn, out / "figures")
@@ -95,6 +85,36 @@ def _require_comparable(runs: Sequence[OpenRun]) -> None:
             )
 
 
+def _require_same_examples(runs: Sequence[OpenRun], readings: Sequence[_Reading]) -> None:
+    first = readings[0].batch
+    for run, reading in zip(runs, readings, strict=True):
+        other = reading.batch
+        same_shape = other.inputs.shape == first.inputs.shape
+        if not same_shape or not torch.equal(other.targets, first.targets):
+            raise InspectError(
+                f"{run.run.folder} reads other examples than {runs[0].run.folder}: their recipes "
+                "differ in data; look at them one by one"
+            )
+
+
+def _chosen(runs: Sequence[OpenRun], numbers: Sequence[int], digits: Sequence[int]) -> list[int]:
+    """The numbers of the examples, as many as the page has room for."""
+    recipe, task = runs[0].recipe, runs[0].task
+    chosen = [*numbers, *(examples.of_digits(recipe, task, digits) if digits else ())]
+    chosen = list(dict.fromkeys(chosen))
+    examples.check(task, chosen)
+    # The longest of some stands for all.
+    some = chosen or range(min(_USUAL, examples.count(task)))
+    sizes = [payload.size_of_example(_read(run.task, run.trained, some).passes) for run in runs]
+    most = max(1, _ROOM // sum(sizes))
+    if len(chosen) > most:
+        raise InspectError(
+            f"a page with {len(chosen)} examples would be too large to open at once; these runs "
+            f"have room for {most}"
+        )
+    return chosen or list(some[:most])
+
+
 def _labels(runs: Sequence[OpenRun]) -> list[tuple[str, str]]:
     """A name for reading, with the folder's for equal units, and a key for its colour."""
     units = [run.recipe.unit for run in runs]
@@ -107,22 +127,7 @@ def _labels(runs: Sequence[OpenRun]) -> list[tuple[str, str]]:
 
 
 @torch.no_grad()
-def _passes(
-    runs: Sequence[OpenRun], numbers: Sequence[int]
-) -> tuple[list[tuple[Batch, States | None]], list[dict[str, Pass]]]:
-    """The chosen examples as each run reads them, and what happens inside its trained model."""
-    chosen = [examples.batch(run.task, run.trained, numbers) for run in runs]
-    first = chosen[0][0]
-    for run, (other, _) in zip(runs, chosen, strict=True):
-        if other.inputs.shape != first.inputs.shape or not torch.equal(
-            other.targets, first.targets
-        ):
-            raise InspectError(
-                f"{run.run.folder} reads other examples than {runs[0].run.folder}: their recipes "
-                "differ in data; look at them one by one"
-            )
-    passes = []
-    for run, (batch, state) in zip(runs, chosen, strict=True):
-        score = functools.partial(run.trained.score, batch, state)
-        passes.append(traced(run.trained.recurrent, score))
-    return chosen, passes
+def _read(task: Task, model: TaskModel, numbers: Sequence[int]) -> _Reading:
+    batch, state = examples.batch(task, model, numbers)
+    passes = traced(model.recurrent, lambda: model.score(batch, state))
+    return _Reading(batch, passes, examples.answers(model, batch, state))
