@@ -82,17 +82,16 @@ class Victim:
                 for pid, name in running(node):
                     folder = RunFolder(runs / name)
                     kept = folder.checkpoints.updates() if folder.has_run() else []
-                    if kept and not folder.is_done():
-                        self.node, self.pid, self.folder = node, pid, folder
-                        self.update = kept[-1]
-                        self.lines = metrics(folder, self.update)
+                    lines = [m for m in folder.metrics() if kept and m["update"] < kept[-1]]
+                    if lines and not folder.is_done():
+                        self.node, self.pid, self.folder, self.lines = node, pid, folder, lines
                         return
             time.sleep(0.01)
 
     def was_taken_up_where_it_was(self) -> None:
         """Lines before the checkpoint still have the times of the first attempt."""
         assert self.folder.is_done()
-        assert metrics(self.folder, self.update)[: len(self.lines)] == self.lines
+        assert self.folder.metrics()[: len(self.lines)] == self.lines
 
 
 def running(node: Node) -> Iterator[tuple[int, str]]:
@@ -100,10 +99,6 @@ def running(node: Node) -> Iterator[tuple[int, str]]:
         with contextlib.suppress(OSError):
             title = (Path("/proc") / str(pid) / "cmdline").read_bytes()
             yield pid, title.decode().strip("\0 ").removeprefix("ray::").split()[0].strip("()")
-
-
-def metrics(folder: RunFolder, until: int) -> list[dict[str, float]]:
-    return [line for line in folder.metrics() if line["update"] <= until]
 
 
 def finished(runs: Path) -> int:

@@ -6,10 +6,18 @@ from collections.abc import Sequence
 
 from onegate.pages import canvas
 from onegate.pages.figures import Figure, finished
-from onegate.report import plots
+from onegate.report import pareto, plots
 from onegate.report.groups import Group, labels
 from onegate.report.plots import Plot
 from onegate.report.subjects import SUBJECTS
+
+_KINDS = (
+    plots.over_training,
+    plots.over_sizes,
+    plots.ranking,
+    pareto.against_parameters,
+    pareto.against_time,
+)
 
 
 def draw(groups: Sequence[Group]) -> list[Figure]:
@@ -17,7 +25,7 @@ def draw(groups: Sequence[Group]) -> list[Figure]:
     found = []
     with canvas.style():
         for same in _belonging_together(groups):
-            for kind in (plots.over_training, plots.over_sizes, plots.ranking):
+            for kind in _KINDS:
                 plot = kind(same)
                 if plot is not None:
                     found.append(_finished(plot))

@@ -74,12 +74,26 @@ def take(root: Path) -> Inventory:
     return Inventory(
         root,
         originals,
-        tuple(unfinished),
+        (*unfinished, *_not_begun(root)),
         (*damaged, *unreadable),
         copies,
         comparisons,
         _noted_not_run(root),
     )
+
+
+def _not_begun(root: Path) -> Iterator[LeftOut]:
+    """Runs that a sweep has planned, and that have no folder yet."""
+    for path in sorted(root.rglob("sweep-*.json")):
+        try:
+            names = [str(name) for name in files.read_json(path)["runs"]]
+        except (ValueError, KeyError, TypeError, OSError):
+            continue  # the runs themselves are read all the same
+        for name in names:
+            if not (path.parent / name).exists():
+                yield LeftOut(
+                    relative(path.parent / name, root), f"planned by {path.name}, not begun yet"
+                )
 
 
 def _without_copies(runs: list[Run], root: Path) -> tuple[tuple[Run, ...], tuple[LeftOut, ...]]:

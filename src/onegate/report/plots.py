@@ -104,10 +104,10 @@ def _draw_curve(axes: Axes, line: Curve, x_axis: Axis, style: str, color: str, l
 def _label_axes(axes: Axes, x_axis: Axis, measured: str, metric: Metric) -> None:
     split = "test" if measured.startswith("test_") else "validation"
     axes.set_xlabel(x_axis.label)
-    axes.set_ylabel(_with_sign(f"{split} {metric.label}", metric))
+    axes.set_ylabel(with_sign(f"{split} {metric.label}", metric))
     axes.set_xlim(left=0)
     if not metric.higher_is_better:
-        _logarithmic(axes)
+        logarithmic(axes)
     if x_axis.second:
         label, factor = x_axis.second
         above = axes.secondary_xaxis("top", functions=(_times(factor), _times(1 / factor)))
@@ -118,11 +118,12 @@ def _times(factor: float) -> Callable[[ArrayLike], ArrayLike]:
     return lambda x: np.asarray(x) * factor
 
 
-def _with_sign(label: str, metric: Metric) -> str:
+def with_sign(label: str, metric: Metric) -> str:
+    """A label with the sign of its numbers."""
     return f"{label} ({metric.sign})" if metric.sign else label
 
 
-def _logarithmic(axes: Axes) -> None:
+def logarithmic(axes: Axes) -> None:
     """A logarithmic y axis with plain numbers, more of them where it spans little."""
     axes.set_yscale("log")
     low, high = axes.get_ylim()
@@ -217,7 +218,7 @@ def ranking(groups: Sequence[Group]) -> Plot | None:
     axes.tick_params(axis="y", labelcolor=canvas.INK.light, length=0)
     axes.set_ylim(len(named) + 0.7, 0.3)
     axes.grid(axis="y", visible=False)
-    axes.set_xlabel(_with_sign(f"test {metric.label}", metric))
+    axes.set_xlabel(with_sign(f"test {metric.label}", metric))
     if not metric.higher_is_better:
         axes.set_xscale("log")
         axes.xaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
