@@ -1,8 +1,9 @@
-"""Writes the measured tables into README.md and docs/benchmarks.md, from results/bench/*.json.
+"""Writes the measured tables into README.md and docs, from what lies in results.
 
     onegate bench --check --json results/bench/paper.json
     onegate bench --sweep steps batch hidden single_batch single_hidden --check \\
         --json results/bench/sweeps.json
+    python benchmarks/keep_runs.py runs
     python benchmarks/write_tables.py
 
 A table stands between the lines `<!-- NAME -->` and `<!-- end NAME -->`; nothing else is touched.
@@ -15,14 +16,19 @@ from pathlib import Path
 from typing import Any
 
 from onegate import files
+from onegate.report.groups import Group, grouped
+from onegate.report.published import find
+from onegate.results import Run, finished_runs
 
 ROOT = Path(__file__).parent.parent
 RESULTS = ROOT / "results" / "bench"
+PAIR = ("mgu", "gru")
 TITLES = {
     "adding": "adding",
     "imdb": "IMDB",
     "mnist_rows": "MNIST rows",
     "mnist_pixels": "MNIST pixels",
+    "mnist_permuted": "MNIST permuted pixels",
     "ptb": "Penn TreeBank",
 }
 OTHERS = ("torch.nn.GRU", "torch.nn.LSTM", "Flax MGUCell (jit)", "torchrecurrent MGU")
@@ -34,7 +40,8 @@ def main() -> None:
     sweeps = RESULTS / "sweeps.json"
     if sweeps.exists():
         tables["sweeps"] = _sweeps(json.loads(sweeps.read_text()))
-    for page in (ROOT / "README.md", ROOT / "docs" / "benchmarks.md"):
+    tables["results"] = _results(finished_runs(ROOT / "results" / "runs"))
+    for page in (ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))):
         text = page.read_text()
         for name, table in tables.items():
             text = _replace(text, name, table)
@@ -123,6 +130,36 @@ def _sweeps(run: dict[str, Any]) -> str:
         straight = f"{line['r2']:.4f}" if line else ""
         lines.append(f"| {sweep['field'].replace('_', ' ')} | {ratio} | {place} | {straight} |")
     return "\n".join([*lines, "", _where(run)])
+
+
+def _results(runs: list[Run]) -> str:
+    """The recipes as named, MGU and GRU, beside what the paper has."""
+    lines = [
+        "| task, recipe | units | measure | MGU | GRU | paper: MGU | paper: GRU |",
+        "| --- | --- | --- | --- | --- | --- | --- |",
+    ]
+    rows: dict[tuple[str, str, int], dict[str, Group]] = {}
+    for group in grouped(runs):
+        if group.is_as_named and group.unit in PAIR:
+            row = rows.setdefault((group.task, group.recipe.name, group.hidden_size), {})
+            row[group.unit] = group
+    for task, recipe, size in sorted(rows, key=lambda row: (list(TITLES).index(row[0]), row)):
+        groups = rows[task, recipe, size]
+        metric = next(iter(groups.values())).metric
+        quantity = f"test_{metric.name}"
+        cells = [f"{TITLES[task]}, `{recipe}`", str(size), f"test {metric.label}"]
+        cells += [_measured(groups[unit]) if unit in groups else "" for unit in PAIR]
+        for unit in PAIR:
+            stated = None if recipe == "tuned" else find(task, unit, size, quantity)
+            cells.append(stated.printed if stated else "")
+        lines.append("| " + " | ".join(cells) + " |")
+    return "\n".join(lines)
+
+
+def _measured(group: Group) -> str:
+    """Mean over seeds, with their standard deviation."""
+    text = group.metric.text(group.value, group.spread(group.quantity))
+    return text if len(group.seeds) == 1 else f"{text} ({len(group.seeds)} seeds)"
 
 
 def _where(run: dict[str, Any]) -> str:

@@ -1,0 +1,31 @@
+"""Copies the small files of finished runs into results/runs, to be committed; no checkpoints.
+
+python benchmarks/keep_runs.py runs
+python benchmarks/write_tables.py
+"""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+
+from onegate import files, results
+
+KEPT = Path(__file__).parent.parent / "results" / "runs"
+SMALL = ("recipe.json", "machine.json", "metrics.jsonl", "status.json")
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("runs", type=Path, nargs="+", help="folders of runs")
+    for folder in parser.parse_args().runs:
+        for run in results.finished_runs(folder):
+            to = KEPT / results.run_name(run.recipe)
+            to.mkdir(parents=True, exist_ok=True)
+            for name in SMALL:
+                files.write(to / name, (run.folder / name).read_bytes())
+            print(to.name)
+
+
+if __name__ == "__main__":
+    main()
