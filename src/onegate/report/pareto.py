@@ -6,6 +6,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from matplotlib.axes import Axes
+from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
 
 from onegate.pages import canvas
 from onegate.pages.figures import Row
@@ -60,9 +61,13 @@ def _against(groups: Sequence[Group], cost: Cost) -> Plot | None:
         [_cost(group, cost) for group in best],
         [group.value * metric.scale for group in best],
         color=canvas.MUTED.light, linestyle=":", linewidth=1.2, zorder=1,
+        drawstyle="steps-post",
         label="nothing is better for less",
     )  # fmt: skip
     axes.set_xscale("log")
+    axes.xaxis.set_major_locator(LogLocator(subs=(1.0, 2.0, 5.0)))
+    axes.xaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:,g}"))
+    axes.xaxis.set_minor_formatter(NullFormatter())
     axes.set_xlabel(cost.label)
     axes.set_ylabel(with_sign(f"test {metric.label}", metric))
     if not metric.higher_is_better:
