@@ -245,6 +245,21 @@ def test_before_and_after_training(opened: dict[str, Page]) -> None:
     assert text(page, "#run-0 .answer") != answer
 
 
+def test_a_run_alone_has_its_picture_beside_the_values(opened: dict[str, Page]) -> None:
+    boxes = (
+        "['.unit-picture', '.maps'].map(s => {"
+        " const b = document.querySelector(s).getBoundingClientRect();"
+        " return [b.left, b.right, b.top, b.bottom] })"
+    )
+    page = opened["numbers"]
+    picture, maps = page.evaluate(boxes)
+    assert picture[1] <= maps[0]
+    assert maps[2] < picture[3]
+    page.resize(PHONE)
+    picture, maps = page.evaluate(boxes)
+    assert picture[3] <= maps[2]
+
+
 def test_runs_stand_side_by_side_and_move_together(opened: dict[str, Page]) -> None:
     page = opened["digits"]
     boxes = "[...document.querySelectorAll('.run')].map(r => r.getBoundingClientRect().top)"

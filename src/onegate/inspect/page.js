@@ -54,7 +54,7 @@
     const text = small ? String(Number(v.toPrecision(2))) : v.toFixed(Math.abs(v) < 9.995 ? 2 : 1);
     return text.replace("-", "\u2212");
   };
-  const short = v => String(Number(v.toPrecision(2))).replace("-", "\u2212");
+  const short = v => String(Number(v.toPrecision(2)));
   const steps = span => span === null ? "unknown" : span < 0 ? "without end" : `${span} steps`;
 
   // Units from the longest memory to the shortest, or as they are numbered.
@@ -74,7 +74,8 @@
         const row = make("div", "map", box);
         const name = make("span", "name", row);
         name.append(value.name);
-        make("small", "", name).append(`${short(value.low)} \u2026 ${short(value.high)}`);
+        const high = short(value.high);
+        make("small", "", name).append(value.gate ? `0 \u2026 ${high}` : `\u00b1 ${high}`);
         const heat = make("div", "heat", row), canvas = make("canvas", "over-time", heat);
         canvas.setAttribute("role", "img");
         canvas.setAttribute("aria-label", `${run.label}: ${value.name} over time, a line a unit`);

@@ -154,7 +154,10 @@ def _explore(runs: Sequence[Shown], views: Sequence[View], figures: Sequence[Fig
             "div",
             tag("div", tag("h3", "Input"), _input(kind), tag("p", "", id="x"),
                 tag("p", "", id="answer", class_="answer")),
-            tag("div", *(_run(place, shown) for place, shown in enumerate(runs)), class_="runs"),
+            tag(
+                "div", *(_run(place, shown) for place, shown in enumerate(runs)),
+                class_="runs alone" if len(runs) == 1 else "runs",
+            ),
             class_="stage" if kind == "image" else "stage wide",
         ),
         tag(
