@@ -18,7 +18,7 @@ from torch.nn import functional as F
 
 from onegate import training
 from onegate.checkpoints import Checkpoints
-from onegate.distributed import Group, Processes, _WholeBatchDropout
+from onegate.distributed import Group, Processes, _WholeBatchDropout, own_device
 from onegate.recipes import override
 from onegate.results import Run, RunError, RunFolder
 from onegate.tasks import Batch
@@ -210,3 +210,27 @@ def test_a_batch_that_cannot_be_shared_is_refused() -> None:
 
     with pytest.raises(RunError, match="batch_size=7 cannot be shared by 8 processes"):
         Trainer(ADDING, None, Many())  # type: ignore[arg-type]
+
+
+def test_a_device_that_is_not_there_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("torch.cuda.device_count", lambda: 1)
+    monkeypatch.setenv("LOCAL_RANK", "1")
+    with pytest.raises(RunError, match=r"torch sees 1 CUDA devices here, .* needs number 1"):
+        own_device("cuda")
+    chosen: list[int] = []
+    monkeypatch.setattr("torch.cuda.set_device", chosen.append)
+    monkeypatch.setenv("LOCAL_RANK", "0")
+    assert own_device("cuda") == torch.device("cuda", 0)
+    assert chosen == [0]
+
+
+def test_batches_and_states_go_to_the_device() -> None:
+    """The device `meta` stands for one that is not the CPU."""
+    group = Group(torch.device("meta"))
+    for lengths in (None, torch.ones(2)):
+        part = group.part(Batch(torch.ones(3, 2, 1), torch.ones(2), lengths))
+        assert part.batch.inputs.device == part.batch.targets.device == group.device
+        assert lengths is None or part.batch.lengths.device == group.device  # type: ignore[union-attr]
+    state = group.own_columns((torch.ones(1, 2, 3), torch.ones(1, 2, 3)))
+    assert state is not None
+    assert all(tensor.device == group.device for tensor in state)

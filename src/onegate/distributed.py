@@ -31,6 +31,8 @@ from onegate.checkpoints import Checkpoint
 from onegate.results import RunError
 from onegate.tasks import Batch
 
+_CPU = torch.device("cpu")
+
 
 class PeerError(RunError):
     """Another process of the run is gone."""
@@ -54,14 +56,26 @@ class Part:
 
 
 class Group:
-    """A process on its own: the whole batch is its part, and all sums are its own."""
+    """A process on its own: the whole batch is its part, and all sums are its own.
+
+    device: where it computes.
+    """
 
     rank, size = 0, 1
     leads = True
 
+    def __init__(self, device: torch.device = _CPU) -> None:
+        self.device = device
+
     def part(self, batch: Batch) -> Part:
-        """The columns of a batch that this process computes."""
-        return Part(batch, 0, 1)
+        """The columns of a batch that this process computes, on its device."""
+        return Part(self._moved(batch), 0, 1)
+
+    def _moved(self, batch: Batch) -> Batch:
+        if self.device == _CPU:
+            return batch
+        lengths = None if batch.lengths is None else batch.lengths.to(self.device)
+        return Batch(batch.inputs.to(self.device), batch.targets.to(self.device), lengths)
 
     @contextmanager
     def drawing(self, part: Part, batch: Batch) -> Iterator[None]:  # noqa: ARG002 - see Processes
@@ -80,8 +94,8 @@ class Group:
         """Sums gradients over processes."""
 
     def own_columns(self, states: States | None) -> States | None:
-        """Of states (layers, B, n), those of this process's columns."""
-        return states
+        """Of states (layers, B, n), those of this process's columns, on its device."""
+        return _each(lambda state: state.to(self.device), states)
 
     def all_columns(self, states: States | None, columns: int) -> States | None:  # noqa: ARG002
         """States of all B columns, from those of each process."""
@@ -99,7 +113,8 @@ class Group:
 class Processes(Group):
     """One of several processes."""
 
-    def __init__(self) -> None:
+    def __init__(self, device: torch.device = _CPU) -> None:
+        super().__init__(device)
         self.rank, self.size = dist.get_rank(), dist.get_world_size()
         self.leads = self.rank == 0
 
@@ -110,7 +125,8 @@ class Processes(Group):
         start, end = (start, end) if weight else (0, 1)
         lengths = None if batch.lengths is None else batch.lengths[start:end]
         targets = batch.targets[..., start:end]
-        return Part(Batch(batch.inputs[:, start:end], targets, lengths), start, weight)
+        own = Batch(batch.inputs[:, start:end], targets, lengths)
+        return Part(self._moved(own), start, weight)
 
     def _range(self, columns: int) -> tuple[int, int]:
         return columns * self.rank // self.size, columns * (self.rank + 1) // self.size
@@ -123,13 +139,13 @@ class Processes(Group):
 
     def sums(self, *values: float) -> list[float]:
         """Each value summed over processes, in float64."""
-        numbers = torch.tensor(values, dtype=torch.float64)
+        numbers = torch.tensor(values, dtype=torch.float64, device=self.device)
         self._reduce(numbers, dist.ReduceOp.SUM)
         return [float(number) for number in numbers]
 
     def largest(self, *values: int) -> list[int]:
         """The largest of each value over processes."""
-        numbers = torch.tensor(values, dtype=torch.int64)
+        numbers = torch.tensor(values, dtype=torch.int64, device=self.device)
         self._reduce(numbers, dist.ReduceOp.MAX)
         return [int(number) for number in numbers]
 
@@ -147,7 +163,7 @@ class Processes(Group):
 
         def own(state: Tensor) -> Tensor:
             start, end = self._range(state.shape[1])
-            return state[:, start:end].contiguous()
+            return state[:, start:end].contiguous().to(self.device)
 
         return _each(own, states)
 
@@ -191,12 +207,12 @@ class Processes(Group):
 
     def _broadcast(self, content: bytes) -> bytes:
         """The bytes that the first process gives; what the others give does not matter."""
-        length = torch.tensor([len(content)])
+        length = torch.tensor([len(content)], device=self.device)
         self._guarded(dist.broadcast, length, 0)
         room = bytearray(content if self.leads else int(length))
-        message = torch.frombuffer(room, dtype=torch.uint8)
+        message = torch.frombuffer(room, dtype=torch.uint8).to(self.device)
         self._guarded(dist.broadcast, message, 0)
-        return message.numpy().tobytes()
+        return message.cpu().numpy().tobytes()
 
     def _reduce(self, tensor: Tensor, how: Any) -> None:
         self._guarded(dist.all_reduce, tensor, how)
@@ -255,19 +271,39 @@ def _contiguous(tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
 
 
 @contextmanager
-def joined() -> Iterator[Group]:
-    """The processes that torchrun started with this one; a process on its own otherwise."""
+def joined(device: str = "cpu") -> Iterator[Group]:
+    """The processes that torchrun started with this one; a process on its own otherwise.
+
+    device: `cpu`, or `cuda` for a graphics processor of its own for every process.
+    """
+    own = own_device(device)
     if int(os.environ.get("WORLD_SIZE", "1")) < 2 or not dist.is_torchelastic_launched():
-        yield Group()
+        yield Group(own)
         return
     store, rank, size = next(iter(rendezvous("env://")))
     # The store outlives the processes: without a name of their own, those that are started anew
     # find the addresses of the dead and try to connect to them.
-    own = PrefixStore(f"attempt-{_restarts()}", store)
-    dist.init_process_group("gloo", store=own, rank=rank, world_size=size)
-    yield Processes()
+    attempt = PrefixStore(f"attempt-{_restarts()}", store)
+    backend = "gloo" if own == _CPU else "nccl"
+    dist.init_process_group(backend, store=attempt, rank=rank, world_size=size)
+    yield Processes(own)
     # Not after an error: it would wait for processes that are gone.
     dist.destroy_process_group()
+
+
+def own_device(kind: str) -> torch.device:
+    """The device of a kind that this process uses."""
+    if kind == "cpu":
+        return _CPU
+    number = int(os.environ.get("LOCAL_RANK", "0"))
+    if number >= torch.cuda.device_count():
+        raise RunError(
+            f"--device {kind}: torch sees {torch.cuda.device_count()} CUDA devices here, and this "
+            f"process needs number {number}; start fewer processes, or leave --device out to "
+            "train on the CPU"
+        )
+    torch.cuda.set_device(number)
+    return torch.device("cuda", number)
 
 
 def was_restarted() -> bool:

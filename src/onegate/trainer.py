@@ -51,7 +51,7 @@ class Trainer:
                 "start fewer of them"
             )
         torch.manual_seed(recipe.seed)
-        self.model = models.build(recipe, task.shape)
+        self.model = models.build(recipe, task.shape).to(self.group.device)
         self.optimizer = optimizers.build(recipe.optimizer, self.model.parameters())
         per_epoch = task.updates_per_epoch
         self.total = recipe.updates(recipe.length, per_epoch)
@@ -208,6 +208,8 @@ class Trainer:
         for number, tensor in enumerate(_as_tuple(carried)):
             tensors[f"carried.{number}"] = tensor
         tensors["random"] = torch.get_rng_state()
+        if self.group.device.type == "cuda":
+            tensors["random_cuda"] = torch.cuda.get_rng_state()
         values = {
             "evaluated": self.evaluated,
             "best": self.best,
@@ -229,6 +231,8 @@ class Trainer:
             carried if len(carried) > 1 else carried[0] if carried else None
         )
         torch.set_rng_state(tensors["random"])
+        if self.group.device.type == "cuda" and "random_cuda" in tensors:
+            torch.cuda.set_rng_state(tensors["random_cuda"])
         self.update, self.evaluated = checkpoint.update, values["evaluated"]
         self.best, self.best_update = values["best"], values["best_update"]
         self.loss_sum, self.loss_count = values["loss_sum"], values["loss_count"]

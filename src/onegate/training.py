@@ -222,8 +222,11 @@ class _Session:
     def _note_machine(self) -> None:
         """After the first update, when the layers know which engine they took."""
         engine = str(self.trainer.model.recurrent.engine_report())
-        seed, processes = self.trainer.recipe.seed, self.group.size
-        facts = machine.describe(engine) | {"seed": seed, "processes": processes}
+        facts = machine.describe(engine) | {
+            "seed": self.trainer.recipe.seed,
+            "processes": self.group.size,
+            "device": self.group.device.type,
+        }
         changed = self.folder.note_machine(facts)
         if changed:
             warnings.warn(

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import argparse
-import contextlib
 import sys
 from collections.abc import Sequence
+from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 
 from onegate import recipes, sweep, training
@@ -14,7 +14,7 @@ from onegate.cli.warning_lines import plain_warnings
 from onegate.progress import duration
 from onegate.recipes import RecipeError
 from onegate.sweep import Grid, Plan, estimates, local
-from onegate.sweep.cluster import connected
+from onegate.sweep.cluster import Cluster, connected
 from onegate.sweep.grid import of_options, read_toml
 from onegate.sweep.plan import cores
 from onegate.sweep.running import Backend
@@ -54,6 +54,9 @@ def register(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> N
         help="`ray` for Ray on this machine, or the address of a cluster: host:port, ray://host:port",
     )
     parser.add_argument(
+        "--gpus", type=int, default=0, help="of each run, on a cluster (default: 0)"
+    )
+    parser.add_argument(
         "--checkpoint-every", type=float, default=60.0, metavar="SECONDS", help="default: 60"
     )
     parser.set_defaults(run=run)
@@ -62,11 +65,7 @@ def register(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> N
 def run(args: argparse.Namespace) -> int:
     """Says what will be run, runs it, and prints what failed."""
     asked = _grid(args).recipes()
-    with plain_warnings(), contextlib.ExitStack() as stack:
-        backend: Backend = local.run
-        slots = cores()
-        if args.on:
-            cluster = stack.enter_context(connected(args.on))
+    with plain_warnings(), _backend(args) as backend:
         plan = sweep.make(
             asked,
             sweep.place(_shared(args.runs) if args.on else args.runs),
@@ -74,10 +73,13 @@ def run(args: argparse.Namespace) -> int:
             # Nodes differ: a run that asks for one CPU fits everywhere.
             machine_cores=1 if args.on else None,
             checkpoint_seconds=args.checkpoint_every,
+            gpus=args.gpus,
         )
-        if args.on:
-            cluster.check(plan)
-            backend, slots = cluster, cluster.slots(1)
+        if isinstance(backend, Cluster):
+            backend.check(plan)
+            slots = backend.slots(plan)
+        else:
+            slots = cores() // plan.threads
         seconds = _announce(plan, slots)
         try:
             outcome = sweep.run(plan, backend, seconds)
@@ -87,6 +89,12 @@ def run(args: argparse.Namespace) -> int:
     if told := outcome.describe():
         print(told, file=sys.stderr)
     return 1 if outcome.failed else 0
+
+
+def _backend(args: argparse.Namespace) -> AbstractContextManager[Backend]:
+    if args.gpus and not args.on:
+        raise ValueError("--gpus is for clusters, which share them out: add --on ray")
+    return connected(args.on) if args.on else nullcontext(local.run)
 
 
 def _shared(runs: str) -> str:
@@ -114,7 +122,7 @@ def _announce(plan: Plan, side_by_side: int) -> Sequence[float]:
     seconds = dict(zip(left, estimates.of_runs(unfinished, plan.threads), strict=True))
     for name in plan.runs:
         print(f"{name}: {'about ' + duration(seconds[name]) if name in seconds else 'finished'}")
-    workers = max(1, min(len(left), side_by_side // plan.threads))
+    workers = max(1, min(len(left), side_by_side))
     print(
         f"{len(plan.runs)} runs, {len(plan.runs) - len(left)} finished; {workers} side by side "
         f"with {plan.threads} thread{'s' if plan.threads > 1 else ''} each, "

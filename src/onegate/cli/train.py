@@ -29,6 +29,7 @@ def register(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> N
     )  # fmt: skip
     parser.add_argument("--resume", action="store_true", help="go on with the run in the folder")
     parser.add_argument("--threads", type=int, help="computing threads (default: torch's)")
+    parser.add_argument("--device", choices=("cpu", "cuda"), default="cpu", help="default: cpu")
     parser.add_argument(
         "--checkpoint-every", type=float, default=60.0, metavar="SECONDS", help="default: 60"
     )
@@ -52,7 +53,7 @@ def run(args: argparse.Namespace) -> int:
     recipe = _recipe(args)
     folder = args.folder or training.RUNS / run_name(recipe)
     training.use_threads(args.threads)
-    with plain_warnings(), distributed.joined() as group:
+    with plain_warnings(), distributed.joined(args.device) as group:
         try:
             result = training.train(
                 recipe,

@@ -45,14 +45,19 @@ class Cluster:
             if n["Alive"]
         ]
 
-    def slots(self, threads: int) -> int:
+    def slots(self, plan: Plan) -> int:
         """How many runs fit side by side."""
-        return sum(int(node.resources.get("CPU", 0) // threads) for node in self.nodes())
+        wanted = {"CPU": plan.threads, "GPU": plan.gpus}
+        return sum(
+            min(int(node.resources.get(name, 0) // n) for name, n in wanted.items() if n)
+            for node in self.nodes()
+        )
 
     def check(self, plan: Plan) -> None:
         """Raises `ClusterError` for whatever would fail later."""
         nodes = self.nodes()
-        preflight.check_resources(nodes, {"CPU": plan.threads})
+        gpus = {"GPU": plan.gpus} if plan.gpus else {}
+        preflight.check_resources(nodes, {"CPU": plan.threads, **gpus})
         preflight.check(nodes, plan.place, self._ask)
 
     def _ask(
@@ -87,7 +92,7 @@ class Cluster:
         """Runs the named runs; returns the number of the signal that stopped them, or 0."""
         stop = StopRequest()
         with stop.watching():
-            _Tasks(self.ray, plan, names, tell, self.slots(plan.threads)).run(stop)
+            _Tasks(self.ray, plan, names, tell, self.slots(plan)).run(stop)
         return stop.number
 
 
@@ -105,14 +110,21 @@ class _Tasks:
         self.ray, self.plan, self.tell, self.slots = ray, plan, tell, slots
         # What an earlier attempt left says nothing about this one.
         self.seen = {name: _look(plan.place, name) for name in names}
-        self.task = ray.remote(num_cpus=plan.threads, max_retries=_RETRIES)(_run)
+        self.task = ray.remote(num_cpus=plan.threads, num_gpus=plan.gpus, max_retries=_RETRIES)(
+            _run
+        )
         self.names = {self._submit(name): name for name in names}
 
     def _submit(self, name: str) -> Any:
         plan = self.plan
-        content = recipes.to_json(plan.runs[name])
-        address, seconds = plan.place.address, plan.checkpoint_seconds
-        return self.task.options(name=name).remote(content, name, address, plan.threads, seconds)
+        return self.task.options(name=name).remote(
+            recipes.to_json(plan.runs[name]),
+            name,
+            plan.place.address,
+            plan.threads,
+            plan.checkpoint_seconds,
+            plan.device,
+        )
 
     def run(self, stop: StopRequest) -> None:
         cancelled = False
@@ -152,11 +164,16 @@ class _Tasks:
 
 
 def _run(
-    content: Mapping[str, Any], name: str, address: str, threads: int, checkpoint_seconds: float
+    content: Mapping[str, Any],
+    name: str,
+    address: str,
+    threads: int,
+    checkpoint_seconds: float,
+    device: str,
 ) -> tuple[str, str, tuple[str, ...]]:
     """The task: one run, in a worker of the cluster."""
-    recipe = recipes.from_json(content)
-    news = worker.run(recipe, name, place(address), threads, checkpoint_seconds, lambda _: None)
+    recipe, there = recipes.from_json(content), place(address)
+    news = worker.run(recipe, name, there, threads, checkpoint_seconds, lambda _: None, device)
     return news.state, news.text, news.notes
 
 

@@ -27,13 +27,20 @@ class PlanError(ValueError):
 class Plan:
     """The runs of a sweep.
 
-    threads: of each run. checkpoint_seconds: between a run's checkpoints.
+    threads: of each run. checkpoint_seconds: between a run's checkpoints. gpus: that each run has
+        to itself on a cluster; without any it computes on the CPU.
     """
 
     recipes: tuple[Recipe, ...]
     place: Place
     threads: int
     checkpoint_seconds: float = 60.0
+    gpus: int = 0
+
+    @property
+    def device(self) -> str:
+        """Where its runs compute."""
+        return "cuda" if self.gpus else "cpu"
 
     @cached_property
     def runs(self) -> Mapping[str, Recipe]:
@@ -60,6 +67,7 @@ def make(
     machine_cores: int | None = None,
     belongs_to: Iterable[Recipe] | None = None,
     checkpoint_seconds: float = 60.0,
+    gpus: int = 0,
 ) -> Plan:
     """The plan for runs whose results land in `place`.
 
@@ -82,7 +90,7 @@ def make(
             f"this sweep was begun with --threads {kept}, now {threads} is asked for, which would "
             f"change its numbers: leave it out, or choose another folder than {place} with --runs"
         )
-    return Plan(tuple(asked), place, kept, checkpoint_seconds)
+    return Plan(tuple(asked), place, kept, checkpoint_seconds, gpus)
 
 
 def _kept_threads(place: Place, name: str) -> int | None:

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from onegate import training
+from onegate.distributed import Group, own_device
 from onegate.progress import Position, shown
 from onegate.recipes import Recipe
 from onegate.sweep.places import Place
@@ -62,12 +63,13 @@ def run(
     threads: int,
     checkpoint_seconds: float,
     tell: Callable[[News], None],
+    device: str = "cpu",
 ) -> News:
     """Trains a run, or goes on with it; returns how it ended. An error ends this run alone."""
     training.use_threads(threads)
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always", UserWarning)
-        state, text = _train(recipe, name, place, checkpoint_seconds, tell)
+        state, text = _train(recipe, name, place, checkpoint_seconds, tell, device)
     notes = (str(w.message) for w in caught if issubclass(w.category, UserWarning))
     return News(name, state, text, tuple(notes))
 
@@ -78,6 +80,7 @@ def _train(
     place: Place,
     checkpoint_seconds: float,
     tell: Callable[[News], None],
+    device: str,
 ) -> tuple[State, str]:
     try:
         with place.working(name) as (folder, observers):
@@ -88,6 +91,7 @@ def _train(
                 observers=[*observers, Report(name, tell)],
                 checkpoint_seconds=checkpoint_seconds,
                 patience=_PATIENCE,
+                group=Group(own_device(device)),
             )
     except training.StoppedError as stopped:
         return "stopped", str(stopped)
