@@ -75,3 +75,27 @@ def test_a_linear_unit_has_the_exponent_of_its_largest_eigenvalue(radius: float)
     one = trace(layer, torch.randn(300, B, D, dtype=torch.float64), lengths=[300, 250, 200])["l0"]
     expected = torch.full((B,), radius, dtype=torch.float64).log()
     torch.testing.assert_close(lyapunov_exponents(one), expected, rtol=1e-5, atol=0)
+
+
+@pytest.mark.parametrize("unit", ["gru", "lstm"])
+def test_the_exponent_is_the_growth_under_the_steps_jacobians(unit: str) -> None:
+    """Backward in time and with rows of different lengths; a tenth of the steps does not count."""
+    layer = onegate.Recurrent(
+        unit, D, N, dtype=torch.float64, init=("normal", 1.5), bidirectional=True
+    )
+    lengths = [40, 23, 31]
+    x = torch.randn(40, B, D, dtype=torch.float64)
+    one = trace(layer, x, lengths=lengths)["l0_reverse"]
+    jacobians = step_jacobians(one)
+    generator = torch.Generator().manual_seed(0)
+    start = torch.randn(B, jacobians.shape[-1], generator=generator).double()
+    expected = []
+    for row, length in enumerate(lengths):
+        difference, sizes = start[row] / start[row].norm(), [1.0]
+        for t in range(length):
+            difference = jacobians[t, row] @ difference
+            sizes.append(float(difference.norm()))
+        skipped = length // 10
+        growth = torch.tensor(sizes[-1] / sizes[skipped], dtype=torch.float64).log()
+        expected.append(growth / (length - skipped))
+    torch.testing.assert_close(lyapunov_exponents(one), torch.stack(expected))
