@@ -34,7 +34,7 @@ class Node:
 
 
 def versions() -> dict[str, str]:
-    """What must be equal on all nodes: the package, with all code that runs go through, and torch."""
+    """What must be equal on all nodes: the package, the code that runs go through, torch."""
     folder = Path(__file__).parents[1]
     digest = hashlib.sha256()
     for path in sorted(folder.rglob("*.py")):
