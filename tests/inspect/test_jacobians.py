@@ -99,3 +99,11 @@ def test_the_exponent_is_the_growth_under_the_steps_jacobians(unit: str) -> None
         growth = torch.tensor(sizes[-1] / sizes[skipped], dtype=torch.float64).log()
         expected.append(growth / (length - skipped))
     torch.testing.assert_close(lyapunov_exponents(one), torch.stack(expected))
+
+
+def test_a_difference_that_is_wiped_out_has_no_growth_at_all() -> None:
+    layer = onegate.Recurrent("irnn", D, N, dtype=torch.float64)
+    with torch.no_grad():
+        layer.get_parameter("l0.h.b").fill_(-100.0)  # nothing gets through
+    one = trace(layer, torch.randn(T, B, D, dtype=torch.float64))["l0"]
+    assert lyapunov_exponents(one).tolist() == [float("-inf")] * B

@@ -49,7 +49,8 @@ def lyapunov_exponents(one: Pass) -> Tensor:
     skipped = lengths // 10
     total = torch.zeros(before.shape[1], dtype=torch.float64, device=before.device)
     for t in range(len(x)):
-        norm = difference.norm(dim=-1, keepdim=True)
+        # A difference that a step wipes out stays gone: its exponent is minus infinity.
+        norm = difference.norm(dim=-1, keepdim=True).clamp(min=torch.finfo(before.dtype).tiny)
         step = functools.partial(_step, one, x=x[t])
         difference = torch.func.jvp(step, (before[t],), (difference / norm,))[1]
         growth = difference.norm(dim=-1).double().log()

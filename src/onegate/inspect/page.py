@@ -9,6 +9,7 @@ from importlib import resources
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from onegate.expressions import Graph
 from onegate.inspect import pictures
@@ -228,13 +229,18 @@ def _keeping_table(runs: Sequence[Shown]) -> Markup:
     for label, *both in _each(runs):
         for when, one in zip(("before", "after"), both, strict=True):
             kept = one.keeping.get(one.memory)
-            rows.append((label, when, *_counts(kept), f"{np.nanmedian(one.spans[one.memory]):.3g}"))
+            rows.append((label, when, *_counts(kept), _median(one.spans[one.memory])))
     columns = [
         Column("Unit", False), Column("Training", False), Column("Hardly move"),
         Column("Always overwritten"), Column("Mean share kept"), Column("Median span, gate"),
         Column("Median span, measured"),
     ]  # fmt: skip
     return Table("Units by what their gate does", columns, rows).html()
+
+
+def _median(spans: NDArray[np.float64]) -> str:
+    known = spans[np.isfinite(spans)]
+    return f"{np.median(known):.3g}" if len(known) else "\N{EN DASH}"
 
 
 def _counts(kept: Keeping | None) -> tuple[str, str, str, str]:

@@ -133,7 +133,7 @@ def _spans(runs: Sequence[Measured]) -> Figure:
     axes.set_ylabel("memory span (steps)")
     canvas.legend_below(figure, axes)
     said = "; ".join(
-        f"{run.whose(name)}: median {np.nanmedian(one.spans[one.memory]):.3g} steps measured"
+        f"{run.whose(name)}: {_median(one.spans[one.memory])} measured"
         for run in runs
         for name, one in run.after.items()
     )
@@ -144,6 +144,11 @@ def _spans(runs: Sequence[Measured]) -> Figure:
         "which the length of the sequence limits. Logarithmic.",
         f"Memory spans of units. {said}.", rows,
     )  # fmt: skip
+
+
+def _median(spans: Numbers) -> str:
+    known = spans[np.isfinite(spans)]
+    return f"median {np.median(known):.3g} steps" if len(known) else "no response"
 
 
 def _ranked(axes: Axes, spans: Numbers, **style: Any) -> None:
