@@ -23,7 +23,7 @@ from matplotlib.transforms import Bbox
 
 from onegate.expressions import Affine, Unit, UnitError, sigmoid, tanh, trace
 from onegate.graph.diagram import diagram
-from onegate.graph.draw import DARK, LIGHT, draw, layouts, save
+from onegate.graph.draw import DARK, LIGHT, draw, layouts, save, svg
 from onegate.units import UNITS
 
 
@@ -281,3 +281,8 @@ def test_a_read_only_folder_is_an_error(tmp_path: Path) -> None:
     tmp_path.chmod(0o500)
     with pytest.raises(PermissionError, match="read-only"):
         save(drawn("simple"), tmp_path / "mgu.svg")
+
+
+def test_the_text_of_a_picture_is_that_of_its_file(tmp_path: Path) -> None:
+    save(draw("mgu"), tmp_path / "mgu.svg")
+    assert svg(draw("mgu")) == (tmp_path / "mgu.svg").read_text(encoding="utf-8")
