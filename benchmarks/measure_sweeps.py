@@ -4,7 +4,7 @@
     python benchmarks/measure_sweeps.py ray       1,000 trivial tasks through Ray on this machine
     python benchmarks/measure_sweeps.py grid      the paper's full grid on 1, 10 and 100 machines
 
-`busy` takes about two minutes, `ray` one; both on a machine that does nothing else. `grid` looks at
+`busy` takes some minutes, `ray` one; both on a machine that does nothing else. `grid` looks at
 every run of `onegate reproduce --full` for some seconds (it needs the data) and plays the schedule
 through: the longest runs first, each to the first core that is free.
 """
@@ -46,7 +46,7 @@ def main() -> None:
 
 def busy() -> None:
     """The share of all cores' time in which runs of a sweep were training, start-up included."""
-    settings = ("data.train=4000", "data.valid=500", "data.test=500", "length=10")
+    settings = ("data.train=4000", "data.valid=500", "data.test=500", "length=20")
     seeds = tuple(range(_RUNS // 2))
     asked = Grid(("adding",), units=("mgu", "gru"), seeds=seeds, settings=settings).recipes()
     with tempfile.TemporaryDirectory() as folder:

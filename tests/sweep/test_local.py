@@ -86,7 +86,9 @@ def test_a_killed_process_costs_its_run_and_the_same_plan_goes_on(
     compare(tmp_path, alone, plan)
 
 
-def test_stopped_runs_are_saved_and_the_same_plan_goes_on(alone: Path, tmp_path: Path) -> None:
+def test_stopped_runs_are_saved_and_the_same_plan_goes_on(
+    alone: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     plan = planned(tmp_path)
     original = local.run
     seen: list[News] = []
@@ -109,6 +111,7 @@ def test_stopped_runs_are_saved_and_the_same_plan_goes_on(alone: Path, tmp_path:
     for news in stopped:
         assert place(tmp_path).status(news.name)["state"] == "stopped"
     assert not multiprocessing.active_children()
+    monkeypatch.setattr(local, "cores", lambda: 1)
     assert sweep.run(plan).failed == {}
     compare(tmp_path, alone, plan)
 

@@ -21,7 +21,7 @@ from onegate.sweep import preflight, worker
 from onegate.sweep.places import Place, place
 from onegate.sweep.plan import Plan
 from onegate.sweep.preflight import ClusterError, Node
-from onegate.sweep.worker import News
+from onegate.sweep.worker import News, State
 from onegate.training import StopRequest
 
 # Deaths that a run survives; a run that takes its worker down each time must come to an end.
@@ -140,19 +140,18 @@ class _Tasks:
 
     def _end(self, name: str, reference: Any, cancelled: bool) -> None:
         errors = self.ray.exceptions
+        state: State = "stopped" if cancelled else "failed"
+        notes: tuple[str, ...] = ()
         try:
             state, text, notes = self.ray.get(reference)
-        except (errors.TaskCancelledError, KeyboardInterrupt):
-            state, text, notes = "stopped", "", ()
         except (errors.WorkerCrashedError, errors.NodeDiedError, errors.OutOfMemoryError) as error:
-            state, notes = "failed", ()
             text = f"its worker or node died {_RETRIES + 1} times: {_plain(error)}"
         except errors.RayError as error:
-            state, text, notes = "failed", _plain(error), ()
+            text = _plain(error)
         if state == "stopped" and not cancelled:  # its node was told to go: another one takes over
             self.names[self._submit(name)] = name
             state = "waiting"
-        self.tell(News(name, state, text, tuple(notes)))
+        self.tell(News(name, state, text, notes))
 
     def _follow(self) -> None:
         """Tells of the runs that moved on; tasks begin in the order in which they were given."""
