@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import secrets
 import shutil
 import signal
 import socket
@@ -77,6 +78,9 @@ class RayCluster:
         # Sockets in it have names of at most 107 characters.
         self.folder = Path(tempfile.mkdtemp(prefix="onegate-ray-"))
         self.nodes: list[Node] = []
+        # For all that belong to this cluster: whether its user has a token of Ray's, which turns
+        # authentication on for some commands, makes no difference.
+        self.environment = {"RAY_AUTH_MODE": "token", "RAY_AUTH_TOKEN": secrets.token_hex(32)}
         self.address = f"127.0.0.2:{_free_port()}"
         self.client = f"ray://127.0.0.2:{_free_port()}"
 
@@ -90,7 +94,7 @@ class RayCluster:
                       "--include-dashboard=false", f"--temp-dir={self.folder / 'ray'}"]  # fmt: skip
         else:
             where += [f"--address={self.address}"]
-        node = Node(where, self.folder / f"node-{number}.log", env or {})
+        node = Node(where, self.folder / f"node-{number}.log", {**self.environment, **(env or {})})
         self.nodes.append(node)
         return node
 

@@ -59,10 +59,11 @@ def command(on: str, runs: str | Path, *more: str) -> list[str]:
             "--checkpoint-every", "0.1", *more]  # fmt: skip
 
 
-def start(arguments: list[str]) -> subprocess.Popen[str]:
+def start(cluster: RayCluster, arguments: list[str]) -> subprocess.Popen[str]:
     return subprocess.Popen(
-        arguments, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, cwd="/"
-    )
+        arguments, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, cwd="/",
+        env={**os.environ, **cluster.environment},
+    )  # fmt: skip
 
 
 def end(process: subprocess.Popen[str]) -> str:
@@ -108,7 +109,7 @@ def finished(runs: Path) -> int:
 def test_through_ray_s_client_to_an_address(cluster: RayCluster, tmp_path: Path) -> None:
     there = tmp_path / "there"
     arguments = command(cluster.client, f"file://{there}", "--seeds", "0", "--units", "mgu")
-    driver = start([*arguments, "--set", "length=2"])
+    driver = start(cluster, [*arguments, "--set", "length=2"])
     told = end(driver)
     assert driver.returncode == 0, told
     assert finished(there) == 1
@@ -119,7 +120,7 @@ def test_a_worker_and_a_node_die_and_all_runs_end_in_the_same_bits(
     cluster: RayCluster, undisturbed: Path, tmp_path: Path
 ) -> None:
     runs = tmp_path / "runs"
-    driver = start(command(cluster.address, runs))
+    driver = start(cluster, command(cluster.address, runs))
     Victim(cluster.nodes, runs, driver)
     # Ctrl-C: what runs is saved, and the same command goes on.
     driver.send_signal(signal.SIGINT)
@@ -131,7 +132,7 @@ def test_a_worker_and_a_node_die_and_all_runs_end_in_the_same_bits(
     states = {RunFolder(folder).status().get("state") for folder in runs.glob("adding-*")}
     assert "stopped" in states
     assert states <= {"done", "stopped", None}  # None: it was just loading its data
-    driver = start(command(cluster.address, runs))
+    driver = start(cluster, command(cluster.address, runs))
     first = Victim(cluster.nodes[:2], runs, driver)
     os.kill(first.pid, signal.SIGKILL)
     # The last node dies with everything on it.
@@ -149,7 +150,7 @@ def test_a_worker_and_a_node_die_and_all_runs_end_in_the_same_bits(
 
 
 def test_what_no_node_has_is_refused(cluster: RayCluster, tmp_path: Path) -> None:
-    driver = start(command(cluster.address, tmp_path, "--threads", "3"))
+    driver = start(cluster, command(cluster.address, tmp_path, "--threads", "3"))
     told = end(driver)
     assert driver.returncode == 2
     assert "each run asks for 3 CPU, but the largest node" in told
@@ -174,7 +175,7 @@ def test_nodes_that_differ_are_refused(cluster: RayCluster, tmp_path: Path) -> N
     )
     extra = [cluster.start({"PYTHONPATH": str(folder)}) for folder in (other.parent, without)]
     try:
-        driver = start(command(cluster.address, "memory://runs"))
+        driver = start(cluster, command(cluster.address, "memory://runs"))
         told = end(driver)
     finally:
         for node in extra:

@@ -215,7 +215,10 @@ def connected(address: str) -> Iterator[Cluster]:
         else:
             _check_reachable(address)
             ray.init(address, **quiet)
-    except (ConnectionError, RuntimeError, ValueError, ImportError) as error:
+    except (
+        *(ConnectionError, RuntimeError, ValueError, ImportError),
+        ray.exceptions.RayError,  # a cluster that asks for a token, for one
+    ) as error:
         raise ClusterError(_why_not_connected(address, error)) from None
     try:
         yield Cluster(ray)
