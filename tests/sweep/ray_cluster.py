@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import ctypes
 import os
 import secrets
 import shutil
@@ -47,6 +48,7 @@ class Node:
                 [ray, "start", "--block", "--num-cpus=1", "--disable-usage-stats",
                  f"--object-store-memory={80 * 1024 * 1024}", *options],
                 stdout=file, stderr=subprocess.STDOUT, start_new_session=True,
+                preexec_fn=_die_with_the_tests,
                 env={**os.environ, **_QUICK, **env},
             )  # fmt: skip
 
@@ -103,6 +105,12 @@ class RayCluster:
         for node in reversed(self.nodes):
             node.kill()
         shutil.rmtree(self.folder, ignore_errors=True)
+
+
+def _die_with_the_tests() -> None:
+    """Ray ends its node at SIGTERM, which comes if the tests are killed before they end it."""
+    set_parent_death_signal = 1
+    ctypes.CDLL(None).prctl(set_parent_death_signal, signal.SIGTERM)
 
 
 def _free_port() -> int:
