@@ -451,7 +451,7 @@ void write_gradients(const og_backward& call, const Plan& plan,
 }
 
 template <class T> bool run_backward(const og_backward& call) {
-  const Plan plan(call.forward);
+  const Plan plan(call.forward, kFewRows);
   const og_program& p = plan.program;
   std::vector<bool> needed(p.parameters.size(), false);
   for (const Stage& stage : p.backward.stages)

@@ -7,8 +7,9 @@
 
 namespace OG_ISA {
 
-// Row-steps up to which packing the matrices does not pay: it costs most where they are large.
-constexpr int64_t kFewRows = 64, kFewRowsOfSmall = 8, kSmall = 128 * 1024;
+// Row-steps up to which packing the matrices does not pay: it costs most where they are large, and
+// in the backward pass the weights' gradients gain as well.
+constexpr int64_t kFewForward = 24, kFewRows = 64, kFewRowsOfSmall = 8, kSmall = 128 * 1024;
 
 // result[0..ROWS, columns c..c+4) += left right': right is (width x k), row-major.
 template <class T, int ROWS>

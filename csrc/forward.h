@@ -188,7 +188,7 @@ template <class T> class Forward : Pass<T> {
 };
 
 template <class T> bool run_forward(const og_forward& call) {
-  const Plan plan(call);
+  const Plan plan(call, kFewForward);
   const og_program& p = plan.program;
   std::vector<bool> needed(p.parameters.size(), false);
   for (const Stage& stage : p.forward.stages)

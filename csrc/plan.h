@@ -124,12 +124,12 @@ struct Plan {
   bool few = false;  // so few row-steps that matrices are read, and their gradients written, once
   int threads = 1;
 
-  explicit Plan(const og_forward& c) : program(*c.program), call(c), order(c) {
+  Plan(const og_forward& c, int64_t few_rows) : program(*c.program), call(c), order(c) {
     const int64_t rows = call.rows * call.directions;
     const int64_t per_step = rows * program.multiplications;
     threads = threads_allowed() ? call.threads : 1;
     const bool small = program.multiplications < kSmall;
-    few = call.rows * call.steps <= (small ? kFewRowsOfSmall : kFewRows);
+    few = call.rows * call.steps <= (small ? kFewRowsOfSmall : few_rows);
     // Below these amounts of work a team costs more than it brings; who asks for a split gets it.
     if (call.split == 0 && per_step * call.steps < (few ? 200000 : 1000000)) threads = 1;
     const bool uneven = rows < 2 * threads && rows % threads != 0;
