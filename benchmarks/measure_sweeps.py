@@ -46,7 +46,7 @@ def main() -> None:
 
 def busy() -> None:
     """The share of all cores' time in which runs of a sweep were training, start-up included."""
-    settings = ("data.train=4000", "data.valid=500", "data.test=500", "length=20")
+    settings = ("data.train=4000", "data.valid=500", "data.test=500", "length=40")
     seeds = tuple(range(_RUNS // 2))
     asked = Grid(("adding",), units=("mgu", "gru"), seeds=seeds, settings=settings).recipes()
     with tempfile.TemporaryDirectory() as folder:
