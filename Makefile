@@ -6,7 +6,7 @@ BIN := $(VENV)/bin
 PIP := $(BIN)/pip --disable-pip-version-check -q
 SOURCES := pyproject.toml constraints.txt CMakeLists.txt $(wildcard csrc/*.h csrc/*.cpp)
 
-.PHONY: help reproduce test test-peers lint docs bench sanitize results clean
+.PHONY: help reproduce test test-peers lint docs bench sanitize clean
 
 help:
 	@echo "make reproduce   the paper's comparison, small; ends with a report to open"
