@@ -8,7 +8,8 @@ from typing import Any, ClassVar, Final
 
 import hypothesis.strategies as st
 
-from onegate.expressions import Affine, Graph, Unit, Vector, relu, sigmoid, tanh, trace
+from onegate.expressions import Affine, Graph, Unit, Vector, relu, sigmoid, tanh
+from onegate.tracing import trace
 
 CONSTANTS: Final = (1.0, -1.0, 0.5, 2.0, 0.0, 0.3)
 

@@ -14,15 +14,16 @@ import onegate
 SOURCE = Path(onegate.__file__).parent
 PACKAGE = "onegate"
 
-LANGUAGE = {"expressions", "graph", "units"}
+LANGUAGE = {"expressions", "tracing", "graph", "units"}
 MODULES = {*LANGUAGE, "engines", "arguments", "init", "cells", "layers", "named", "convert"}
 EXPERIMENTS = {"models", "tasks", "training", "trainer", "optimizers"}
 
 # Part -> the only other parts it may import.
 MAY_IMPORT: dict[str, set[str]] = {
     "expressions": set(),
-    "graph": {"expressions"},
-    "units": {"expressions", "graph"},
+    "tracing": {"expressions"},
+    "graph": {"expressions", "tracing"},
+    "units": {"expressions", "tracing", "graph"},
     "engines": LANGUAGE,
     "arguments": {*LANGUAGE, "engines"},
     "init": LANGUAGE,
@@ -35,7 +36,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "recipes": {*LANGUAGE, "files"},
     "results": {"files", "recipes", "checkpoints", "machine"},
     "pages": {"files"},
-    "report": {"files", "pages", "recipes", "results", "units", "graph", "expressions"},
+    "report": {"files", "pages", "recipes", "results", *LANGUAGE},
 }
 # The parts of inspect that a user calls on a layer of their own; the others read runs.
 INSIDE_A_LAYER = {"inspect.traces", "inspect.memory", "inspect.gradients", "inspect.jacobians"}

@@ -24,8 +24,8 @@ from onegate.expressions import (
     relu,
     sigmoid,
     tanh,
-    trace,
 )
+from onegate.tracing import trace
 from onegate.units import UNITS
 
 

@@ -12,8 +12,8 @@ from torch import Tensor
 
 import onegate
 from onegate import chrono, forget_bias
-from onegate.expressions import trace
 from onegate.graph.properties import retention
+from onegate.tracing import trace
 from onegate.units import UNITS
 
 N = 64

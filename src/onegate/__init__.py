@@ -15,7 +15,6 @@ from onegate.expressions import (
     relu,
     sigmoid,
     tanh,
-    trace,
 )
 from onegate.init import chrono, forget_bias
 from onegate.layers import Recurrent
@@ -79,6 +78,7 @@ from onegate.named import (
     SimpleRNN,
     SimpleRNNCell,
 )
+from onegate.tracing import trace
 from onegate.units import UNITS, register
 
 __all__ = [

@@ -11,7 +11,8 @@ from onegate import arguments
 from onegate import init as initial
 from onegate.engines.choice import NOT_RUN, Choice, choose, runner
 from onegate.engines.direction import Direction
-from onegate.expressions import Graph, Unit, UnitError, trace
+from onegate.expressions import Graph, Unit, UnitError
+from onegate.tracing import trace
 from onegate.units import get
 
 States: TypeAlias = Tensor | tuple[Tensor, ...]

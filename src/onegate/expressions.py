@@ -1,8 +1,8 @@
 """The small language in which a recurrent unit is written.
 
 A unit is a class with one method, `step`, which reads like the equations of its
-paper. Called on tensors (see `Unit.bind`) it computes; called once on symbolic values it yields
-a `Graph`, from which everything else is derived.
+paper. Called on tensors (see `Unit.bind`) it computes; called once on symbolic values (see
+`onegate.tracing`) it yields a `Graph`, from which everything else is derived.
 
     class MGU(Unit):
         W_f = Affine()
@@ -17,14 +17,9 @@ a `Graph`, from which everything else is derived.
 from __future__ import annotations
 
 import copy
-import cProfile
 import functools
-import linecache
-import sys
-import traceback
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, fields
-from types import FrameType
 from typing import Any, ClassVar, NoReturn, Protocol, Self, TypeVar, dataclass_transform, overload
 
 import torch
@@ -37,6 +32,12 @@ class UnitError(ValueError):
     """A unit's equations do not fit together."""
 
 
+class _Operations(Protocol):
+    """What makes the result of an operation on symbolic values."""
+
+    def pointwise(self, op: str, *operands: Value | float) -> Value: ...
+
+
 class Value:
     """A vector in a unit's graph: an input, a state, a parameter, a number or a result.
 
@@ -44,19 +45,19 @@ class Value:
     `size` is None for a plain number, which fits any size.
     """
 
-    __slots__ = ("_trace", "args", "name", "number", "op", "size")
+    __slots__ = ("args", "name", "number", "op", "size", "trace")
     __array_ufunc__ = None
 
     def __init__(
         self,
-        trace: _Trace,
+        trace: _Operations,
         op: str,
         args: tuple[Value, ...] = (),
         size: int | None = None,
         name: str = "",
         number: float = 0.0,
     ) -> None:
-        self._trace, self.op, self.args = trace, op, args
+        self.trace, self.op, self.args = trace, op, args
         self.size, self.name, self.number = size, name, number
 
     def __repr__(self) -> str:
@@ -65,25 +66,25 @@ class Value:
         return f"<{text}: {self.size}>"
 
     def __add__(self, other: Value | float) -> Value:
-        return self._trace.pointwise("add", self, other)
+        return self.trace.pointwise("add", self, other)
 
     def __radd__(self, other: float) -> Value:
-        return self._trace.pointwise("add", other, self)
+        return self.trace.pointwise("add", other, self)
 
     def __sub__(self, other: Value | float) -> Value:
-        return self._trace.pointwise("sub", self, other)
+        return self.trace.pointwise("sub", self, other)
 
     def __rsub__(self, other: float) -> Value:
-        return self._trace.pointwise("sub", other, self)
+        return self.trace.pointwise("sub", other, self)
 
     def __mul__(self, other: Value | float) -> Value:
-        return self._trace.pointwise("mul", self, other)
+        return self.trace.pointwise("mul", self, other)
 
     def __rmul__(self, other: float) -> Value:
-        return self._trace.pointwise("mul", other, self)
+        return self.trace.pointwise("mul", other, self)
 
     def __neg__(self) -> Value:
-        return self._trace.pointwise("neg", self)
+        return self.trace.pointwise("neg", self)
 
     def _unknown(self, *_: object) -> NoReturn:
         raise UnitError(f"unknown operation; the language has {LANGUAGE}")
@@ -104,7 +105,7 @@ def sigmoid(v: Value) -> Value: ...
 def sigmoid(v: torch.Tensor) -> torch.Tensor: ...
 def sigmoid(v: Value | torch.Tensor) -> Value | torch.Tensor:
     """1 / (1 + exp(-v)), element by element."""
-    return v._trace.pointwise("sigmoid", v) if isinstance(v, Value) else torch.sigmoid(v)
+    return v.trace.pointwise("sigmoid", v) if isinstance(v, Value) else torch.sigmoid(v)
 
 
 @overload
@@ -113,7 +114,7 @@ def tanh(v: Value) -> Value: ...
 def tanh(v: torch.Tensor) -> torch.Tensor: ...
 def tanh(v: Value | torch.Tensor) -> Value | torch.Tensor:
     """Hyperbolic tangent, element by element."""
-    return v._trace.pointwise("tanh", v) if isinstance(v, Value) else torch.tanh(v)
+    return v.trace.pointwise("tanh", v) if isinstance(v, Value) else torch.tanh(v)
 
 
 @overload
@@ -122,7 +123,7 @@ def relu(v: Value) -> Value: ...
 def relu(v: torch.Tensor) -> torch.Tensor: ...
 def relu(v: Value | torch.Tensor) -> Value | torch.Tensor:
     """max(v, 0), element by element; its slope at 0 is 0."""
-    return v._trace.pointwise("relu", v) if isinstance(v, Value) else torch.relu(v)
+    return v.trace.pointwise("relu", v) if isinstance(v, Value) else torch.relu(v)
 
 
 _V = TypeVar("_V")
@@ -256,9 +257,10 @@ class Unit:
 
         >>> unit.bind(graph, parameters).step(x, h)
         """
-        return self._within(_Bound(graph, parameters))
+        return self.within(_Bound(graph, parameters))
 
-    def _within(self, scope: _Scope) -> Self:
+    def within(self, scope: _Scope) -> Self:
+        """The same unit with maps and vectors that mean what `scope` says."""
         unit = copy.copy(self)
         object.__setattr__(unit, "_scope", scope)
         return unit
@@ -317,150 +319,6 @@ class Graph:
         return node in leaves or any(self.depends_on(a, leaves) for a in node.args)
 
 
-@functools.lru_cache(maxsize=1024)
-def trace(unit: Unit, input_size: int, hidden_size: int, bias: bool = True) -> Graph:
-    """The graph of one step of `unit`; a `UnitError` names the unit and the equation at fault."""
-    tracer = _Trace(unit, input_size, hidden_size, bias)
-    with _local_names(unit) as locals_of:
-        try:
-            returned = unit._within(tracer).step(tracer.input, *tracer.states)
-        except (UnitError, TypeError, AttributeError) as error:
-            line = _equation(error)
-            raise UnitError(f"{unit.name}: {error}" + (f"\n  in: {line}" if line else "")) from None
-    return tracer.finish(returned, locals_of)
-
-
-class _Trace:
-    """Builds a graph while `step` runs on symbolic values."""
-
-    def __init__(self, unit: Unit, input_size: int, hidden_size: int, bias: bool) -> None:
-        self.unit, self.input_size, self.hidden_size = unit, input_size, hidden_size
-        self.bias = bias
-        self.made: dict[tuple[object, ...], Value] = {}
-        self.used: dict[str, tuple[Value, Affine]] = {}
-        self.input = self._make("input", (), input_size, "x")
-        sizes = unit.state_sizes(hidden_size)
-        if not unit.states or set(sizes) != set(unit.states):
-            raise UnitError(f"{unit.name}: states are {unit.states}, sizes are for {tuple(sizes)}")
-        self.states = tuple(self._make("state", (), sizes[s], s) for s in unit.states)
-
-    def _make(
-        self,
-        op: str,
-        args: tuple[Value, ...] = (),
-        size: int | None = None,
-        name: str = "",
-        number: float = 0.0,
-    ) -> Value:
-        key = (op, *map(id, args), name, number)
-        if key not in self.made:
-            self.made[key] = Value(self, op, args, size, name, number)
-        return self.made[key]
-
-    def value(self, v: Any) -> Value:
-        if isinstance(v, Value):
-            if v._trace is not self:
-                raise UnitError(f"{v!r} belongs to another unit's step")
-            return v
-        if isinstance(v, (int, float)) and not isinstance(v, bool):
-            return self._make("constant", number=float(v))
-        raise UnitError(f"{type(v).__name__} is not a value; the language has {LANGUAGE}")
-
-    def pointwise(self, op: str, *operands: Any) -> Value:
-        args = tuple(self.value(v) for v in operands)
-        sizes = {a.size for a in args if a.size is not None}
-        if len(sizes) > 1:
-            shown = " and ".join(f"{a.size} ({_shown(a)})" for a in args)
-            raise UnitError(f"'{op}' needs operands of one size, got {shown}")
-        if op == "mul":  # a gate that is 1 leaves no trace: `i * candidate` with i = 1
-            for factor, other in (args, args[::-1]):
-                if factor.op == "constant" and factor.number == 1:
-                    return other
-        return self._make(op, args, sizes.pop() if sizes else None)
-
-    def affine(self, declared: Affine, operands: tuple[Any, ...]) -> Value:
-        name = declared.name
-        args = tuple(self.value(v) for v in operands)
-        for a in args:
-            if a.size is None:
-                raise UnitError(f"{name} maps vectors, got the number {a.number}")
-        size = self.unit.size_of(declared.like, self.hidden_size)
-        if isinstance(declared, Fit) and [a.size for a in args] == [size]:
-            return args[0]
-        node = self._make("affine", args, size, name)
-        if self.used.setdefault(name, (node, declared))[0] is not node:
-            raise UnitError(
-                f"{name} is applied to two different sets of operands; declare two maps"
-            )
-        return node
-
-    def vector(self, declared: Vector) -> Value:
-        size = self.unit.size_of(declared.like, self.hidden_size)
-        return self._make("vector", (), size, declared.name)
-
-    def finish(self, returned: Any, local_names: dict[int, str]) -> Graph:
-        unit = self.unit
-        results = returned if isinstance(returned, tuple) else (returned,)
-        if len(results) != len(self.states):
-            raise UnitError(
-                f"{unit.name}: step returns {len(results)} value(s) for the states "
-                f"{unit.states}; return every state, in that order"
-            )
-        for name, state, result in zip(unit.states, self.states, results, strict=True):
-            if not isinstance(result, Value) or result._trace is not self:
-                raise UnitError(f"{unit.name}: the new {name} is {result!r}, not a value of step")
-            if result.size != state.size:
-                raise UnitError(
-                    f"{unit.name}: the new {name} has size {result.size}, the state {state.size}"
-                )
-        needed = set(_in_order(results))
-        nodes = tuple(v for v in self.made.values() if v in needed)
-        reachable = {self.input, *self.states}
-        for name, result in zip(unit.states, results, strict=True):
-            if not reachable & set(_in_order((result,))):
-                raise UnitError(f"{unit.name}: the new {name} depends on neither input nor state")
-        maps, parameters = self._parameters(nodes)
-        names = {n: local_names[id(n)] for n in nodes if id(n) in local_names}
-        return Graph(
-            unit, self.input_size, self.hidden_size, self.bias, self.input, self.states,
-            tuple(results), nodes, maps, names, parameters,
-        )  # fmt: skip
-
-    def _parameters(
-        self, nodes: tuple[Value, ...]
-    ) -> tuple[dict[Value, Map], dict[str, tuple[int, ...]]]:
-        maps: dict[Value, Map] = {}
-        shapes: dict[str, tuple[int, ...]] = {}
-        for node in nodes:
-            if node.op == "vector":
-                shapes[node.name] = (_size(node),)
-            if node.op != "affine":
-                continue
-            declared = self.used[node.name][1]
-            prefix = declared.key()
-            weights = tuple(f"{prefix}.{n}" for n in self._operand_names(node))
-            bias = f"{prefix}.b" if declared.bias and self.bias else None
-            maps[node] = Map(node.name, node.args, weights, bias)
-            for key, operand in zip(weights, node.args, strict=True):
-                shapes[key] = (_size(node), _size(operand))
-            if bias:
-                shapes[bias] = (_size(node),)
-        return maps, shapes
-
-    def _operand_names(self, node: Value) -> list[str]:
-        """U for the recurrent operand, W for the input; further ones carry the state's name."""
-        names: list[str] = []
-        for position, operand in enumerate(node.args):
-            recurrent = bool(set(self.states) & set(_in_order((operand,))))
-            name = "U" if recurrent else "W"
-            if name in names:
-                own = f"{name}_{operand.name}"
-                taken = operand.op != "state" or own in names
-                name = f"{name}_{position + 1}" if taken else own
-            names.append(name)
-        return names
-
-
 class _Bound:
     """Tensors for a unit's parameters: maps compute."""
 
@@ -481,62 +339,3 @@ class _Bound:
 
     def vector(self, declared: Vector) -> torch.Tensor:
         return self.parameters[declared.name]
-
-
-def _size(value: Value) -> int:
-    assert value.size is not None
-    return value.size
-
-
-def _shown(value: Value) -> str:
-    return value.name or value.op
-
-
-def _in_order(results: Iterable[Value]) -> tuple[Value, ...]:
-    """Everything that `results` are computed from, operands first, each once."""
-    done: dict[Value, None] = {}
-
-    def visit(node: Value) -> None:
-        if node not in done:
-            for a in node.args:
-                visit(a)
-            done[node] = None
-
-    for result in results:
-        visit(result)
-    return tuple(done)
-
-
-def _equation(error: BaseException) -> str:
-    """The source line of the unit's own code in which `error` arose."""
-    for frame in reversed(traceback.extract_tb(error.__traceback__)):
-        if frame.filename != __file__:
-            return linecache.getline(frame.filename, frame.lineno or 0).strip()
-    return ""
-
-
-class _local_names:  # noqa: N801 - reads as a with-statement
-    """Collects the local names of the unit's methods as they return: id(value) -> name."""
-
-    def __init__(self, unit: Unit) -> None:
-        self.kind = type(unit)
-        self.names: dict[int, str] = {}
-
-    def __enter__(self) -> dict[int, str]:
-        self.before: Any = sys.getprofile()
-        sys.setprofile(self._profile)
-        return self.names
-
-    def __exit__(self, *_: object) -> None:
-        if isinstance(self.before, cProfile.Profile):  # not a function, and so not to be set
-            sys.setprofile(None)
-            self.before.enable()
-        else:
-            sys.setprofile(self.before)
-
-    def _profile(self, frame: FrameType, event: str, _: Any) -> None:
-        if event != "return" or type(frame.f_locals.get("self")) is not self.kind:
-            return
-        for name, value in frame.f_locals.items():
-            if isinstance(value, Value) and value.op not in ("input", "state", "constant"):
-                self.names[id(value)] = name

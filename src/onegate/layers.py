@@ -19,7 +19,8 @@ from onegate import init as initial
 from onegate.cells import Device, States, Weights
 from onegate.engines.choice import NOT_RUN, Choice, Run, choose, runner
 from onegate.engines.direction import Direction
-from onegate.expressions import Unit, trace
+from onegate.expressions import Unit
+from onegate.tracing import trace
 from onegate.units import get
 
 

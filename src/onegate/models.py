@@ -13,10 +13,10 @@ from torch import Tensor, nn
 from onegate import units
 from onegate.cells import States
 from onegate.cross_entropy import summed_cross_entropy
-from onegate.expressions import trace
 from onegate.layers import Recurrent
 from onegate.recipes.recipe import Model, Recipe
 from onegate.tasks import Batch, Shape
+from onegate.tracing import trace
 
 
 @dataclass(frozen=True)

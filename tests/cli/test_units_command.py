@@ -7,9 +7,9 @@ import json
 import pytest
 
 from onegate.cli import main
-from onegate.expressions import trace
 from onegate.graph.latex import equations, latex
 from onegate.graph.program import program
+from onegate.tracing import trace
 from onegate.units import UNITS
 
 

@@ -13,9 +13,10 @@ from torch import Tensor
 from onegate.engines import fused, reference
 from onegate.engines.direction import Direction
 from onegate.engines.native import NativeProgram
-from onegate.expressions import Affine, Graph, Unit, relu, tanh, trace
+from onegate.expressions import Affine, Graph, Unit, relu, tanh
 from onegate.graph import code
 from onegate.graph.program import Code, Pointwise, Program, program
+from onegate.tracing import trace
 from onegate.units import UNITS, get
 from tests.engines.agreement import Problem, assert_agree, check, evaluate, problem
 from tests.engines.poison import poison

@@ -16,7 +16,8 @@ import torch
 
 from onegate.engines import fused
 from onegate.engines.direction import Direction
-from onegate.expressions import Unit, relu, sigmoid, tanh, trace
+from onegate.expressions import Unit, relu, sigmoid, tanh
+from onegate.tracing import trace
 
 Array = npt.NDArray[Any]
 DTYPES: dict[str, Any] = {"float32": np.float32, "float64": np.float64}

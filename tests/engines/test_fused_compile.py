@@ -17,8 +17,8 @@ from torch.utils._pytree import tree_leaves
 
 import onegate
 from onegate.engines import fused, memory
-from onegate.expressions import trace
 from onegate.layers import Recurrent
+from onegate.tracing import trace
 from onegate.units import UNITS
 from tests.comparing import with_gradients
 

@@ -13,7 +13,8 @@ from torch import Tensor, nn
 import onegate
 from onegate.engines import fused
 from onegate.engines.native import NativeError
-from onegate.expressions import Affine, Unit, sigmoid, tanh, trace
+from onegate.expressions import Affine, Unit, sigmoid, tanh
+from onegate.tracing import trace
 from onegate.units import UNITS
 
 T, B, D, N = 4, 3, 5, 9

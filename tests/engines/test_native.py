@@ -14,8 +14,8 @@ from torch import Tensor
 
 from onegate.engines import native
 from onegate.engines.native import BackwardCall, ForwardCall, NativeError, NativeProgram, library
-from onegate.expressions import trace
 from onegate.graph.program import program
+from onegate.tracing import trace
 from onegate.units import UNITS
 
 D, N = 3, 4

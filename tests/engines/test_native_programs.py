@@ -11,8 +11,8 @@ import hypothesis.strategies as st
 import pytest
 
 from onegate.engines.native import NativeError, NativeProgram
-from onegate.expressions import trace
 from onegate.graph.program import Code, MapSums, Pointwise, Product, Program, Slot, program
+from onegate.tracing import trace
 from onegate.units import UNITS
 
 D, N = 3, 4

@@ -13,7 +13,8 @@ from torch.utils._python_dispatch import TorchDispatchMode
 import onegate
 from onegate.engines import reference
 from onegate.engines.direction import Direction
-from onegate.expressions import Affine, Graph, Unit, Vector, relu, sigmoid, tanh, trace
+from onegate.expressions import Affine, Graph, Unit, Vector, relu, sigmoid, tanh
+from onegate.tracing import trace
 from onegate.units import UNITS
 from tests.comparing import assert_same, with_gradients
 

@@ -8,8 +8,9 @@ from typing import Any
 import pytest
 from matplotlib.mathtext import MathTextParser
 
-from onegate.expressions import Affine, Graph, Unit, Value, Vector, relu, sigmoid, tanh, trace
+from onegate.expressions import Affine, Graph, Unit, Value, Vector, relu, sigmoid, tanh
 from onegate.graph.diagram import Box, Diagram, diagram, symbol
+from onegate.tracing import trace
 from onegate.units import UNITS
 
 # Table 1 of Zhou et al. (2016), counted by hand: operation -> how often it is drawn.

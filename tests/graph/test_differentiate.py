@@ -7,9 +7,10 @@ from __future__ import annotations
 
 from typing import Any
 
-from onegate.expressions import Affine, Graph, Unit, Vector, relu, sigmoid, tanh, trace
+from onegate.expressions import Affine, Graph, Unit, Vector, relu, sigmoid, tanh
 from onegate.graph.code import Term, in_order
 from onegate.graph.differentiate import StepCode, step_code
+from onegate.tracing import trace
 from onegate.units import UNITS
 
 

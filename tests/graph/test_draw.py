@@ -21,9 +21,10 @@ from matplotlib.patches import FancyBboxPatch, PathPatch
 from matplotlib.text import Text
 from matplotlib.transforms import Bbox
 
-from onegate.expressions import Affine, Unit, UnitError, sigmoid, tanh, trace
+from onegate.expressions import Affine, Unit, UnitError, sigmoid, tanh
 from onegate.graph.diagram import diagram
 from onegate.graph.draw import DARK, LIGHT, draw, layouts, save, svg
+from onegate.tracing import trace
 from onegate.units import UNITS
 
 

@@ -9,8 +9,9 @@ from typing import Any
 import pytest
 from matplotlib.mathtext import MathTextParser
 
-from onegate.expressions import Affine, Unit, Vector, relu, sigmoid, tanh, trace
+from onegate.expressions import Affine, Unit, Vector, relu, sigmoid, tanh
 from onegate.graph.latex import equations, expression, latex
+from onegate.tracing import trace
 from onegate.units import UNITS
 
 # Table 1 of Zhou et al. (2016), without spaces, bold face and stretched brackets.

@@ -12,9 +12,10 @@ import pytest
 from hypothesis import given, settings
 from tests.random_units import Sketch, sketches
 
-from onegate.expressions import Affine, Unit, Vector, sigmoid, tanh, trace
+from onegate.expressions import Affine, Unit, Vector, sigmoid, tanh
 from onegate.graph.draw import layouts
 from onegate.graph.layout import Layout, Point, Rectangle, Wire
+from onegate.tracing import trace
 from onegate.units import UNITS
 
 CLEARANCE = 6.0  # points between two boxes

@@ -12,9 +12,10 @@ from tests.graph.interpreter import OPERATIONS, Machine
 from tests.random_units import Sketch, sketches
 from torch import Tensor
 
-from onegate.expressions import Graph, Value, trace
+from onegate.expressions import Graph, Value
 from onegate.graph.latex import equations
 from onegate.graph.program import Pointwise, Product, Program, program
+from onegate.tracing import trace
 from onegate.units import UNITS
 
 ROWS = 3

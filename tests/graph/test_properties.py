@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from onegate.expressions import Affine, Unit, Vector, sigmoid, tanh, trace
+from onegate.expressions import Affine, Unit, Vector, sigmoid, tanh
 from onegate.graph.properties import (
     STATED_COUNTS,
     Bias,
@@ -18,6 +18,7 @@ from onegate.graph.properties import (
     parameter_count,
     retention,
 )
+from onegate.tracing import trace
 from onegate.units import UNITS
 
 GATES = {

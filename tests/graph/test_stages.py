@@ -6,8 +6,9 @@ from typing import Any
 
 import pytest
 
-from onegate.expressions import Affine, Unit, Value, trace
+from onegate.expressions import Affine, Unit, Value
 from onegate.graph.stages import Product, Projection, Stages, stages
+from onegate.tracing import trace
 from onegate.units import UNITS
 
 

@@ -12,8 +12,9 @@ from pathlib import Path
 
 import hypothesis
 
-from onegate.expressions import Graph, trace
+from onegate.expressions import Graph
 from onegate.graph.program import program
+from onegate.tracing import trace
 from onegate.units import UNITS, get
 from tests.random_units import Sketch, sketches
 

@@ -8,7 +8,8 @@ import numpy as np
 import pytest
 import torch
 
-from onegate.expressions import Graph, Unit, trace
+from onegate.expressions import Graph, Unit
+from onegate.tracing import trace
 from onegate.units import UNITS, get
 from onegate.units.gru import MUT1
 from tests.units.oracles import ORACLES, Array, Symbols

@@ -14,7 +14,7 @@ import torch
 import torchrecurrent
 from torch import Tensor, nn
 
-from onegate.expressions import trace
+from onegate.tracing import trace
 from onegate.units import UNITS
 
 INPUT, HIDDEN, BATCH = 3, 5, 4

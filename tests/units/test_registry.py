@@ -10,9 +10,10 @@ import pytest
 import torch
 
 import onegate
-from onegate.expressions import Affine, Unit, UnitError, identity, sigmoid, tanh, trace
+from onegate.expressions import Affine, Unit, UnitError, identity, sigmoid, tanh
 from onegate.graph.latex import equations, latex
 from onegate.graph.properties import gates, retention
+from onegate.tracing import trace
 from onegate.units import UNITS, get, register
 from onegate.units.mgu import MGU
 from onegate.units.simple import SCRN

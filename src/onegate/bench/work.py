@@ -14,7 +14,8 @@ from typing import Final
 import torch
 
 from onegate.bench.shapes import Shape
-from onegate.expressions import Graph, trace
+from onegate.expressions import Graph
+from onegate.tracing import trace
 from onegate.units import get
 
 PEAK_SIZE: Final = 1024  # rows and columns of the product that gives the machine's peak

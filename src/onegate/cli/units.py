@@ -12,10 +12,11 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from onegate.expressions import Graph, trace
+from onegate.expressions import Graph
 from onegate.graph.latex import equations, latex
 from onegate.graph.program import program
 from onegate.graph.properties import gates, retention
+from onegate.tracing import trace
 from onegate.units import UNITS, get
 
 _MORE_OR_LESS = {1: "more", -1: "less"}

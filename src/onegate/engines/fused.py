@@ -21,8 +21,9 @@ from onegate.engines import memory, reference
 from onegate.engines.compiling import constant
 from onegate.engines.direction import Direction
 from onegate.engines.native import BackwardCall, ForwardCall, NativeProgram, library
-from onegate.expressions import Graph, trace
+from onegate.expressions import Graph
 from onegate.graph.program import program
+from onegate.tracing import trace
 from onegate.units import UNITS, get
 
 SPLIT = {"auto": 0, "rows": 1, "columns": 2}

@@ -28,9 +28,10 @@ from matplotlib.path import Path as Line
 from matplotlib.textpath import TextPath
 from matplotlib.transforms import Bbox
 
-from onegate.expressions import Graph, Unit, trace
+from onegate.expressions import Graph, Unit
 from onegate.graph.diagram import Box, diagram
 from onegate.graph.layout import Layout, Point, Rectangle, Wire, layout
+from onegate.tracing import trace
 from onegate.units import get
 
 _ENDINGS = (".svg", ".png")

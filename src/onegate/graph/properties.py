@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from onegate.expressions import Graph, Unit, Value, trace
+from onegate.expressions import Graph, Unit, Value
+from onegate.tracing import trace
 
 # A sum of products: the factors that are not themselves sums or products -> their coefficient.
 Polynomial = dict[tuple[Value, ...], float]

@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 from onegate import units
-from onegate.expressions import trace
 from onegate.graph.properties import retention
+from onegate.tracing import trace
 
 
 def as_released(unit: str) -> dict[str, Any]:
