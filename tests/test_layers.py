@@ -237,3 +237,34 @@ class TestOwnUnits:
             onegate.Recurrent(Train, 2, 3)
         with pytest.raises(UnitError, match="Taken: a parameter cannot be called 'h_0', which"):
             onegate.Recurrent(Taken, 2, 3, learn_initial_state=True)
+
+
+class TestWithoutParameters:
+    """A unit that only adds up has nothing to learn: a running average."""
+
+    class Average(Unit):
+        def step(self, x: Any, h: Any) -> Any:
+            return 0.75 * h + 0.25 * x
+
+    @pytest.mark.parametrize("engine", ["auto", "reference"])
+    def test_layers_and_cells_compute(self, engine: str) -> None:
+        layer = onegate.Recurrent(self.Average, D, D, engine=engine)
+        x, start = torch.randn(T, B, D, requires_grad=True), torch.randn(1, B, D)
+        out, last = layer(x, start)
+        time = torch.arange(T)[:, None]
+        shares = torch.tril(0.25 * 0.75 ** (time - time.T))
+        expected = torch.einsum("ts,sbd->tbd", shares, x) + 0.75 ** (time[..., None] + 1) * start
+        torch.testing.assert_close(out, expected)
+        torch.testing.assert_close(last, expected[-1:])
+        torch.testing.assert_close(*(torch.autograd.grad(o.sum(), x) for o in (out, expected)))
+        cell = onegate.Cell(self.Average, D, D, engine=engine)
+        torch.testing.assert_close(cell(x[0], start[0]), expected[0])
+        assert layer.state_dict() == cell.state_dict() == {}
+
+    def test_dtype_is_the_modules(self) -> None:
+        layer = onegate.Recurrent(self.Average, D, D, dtype=torch.float64)
+        x = torch.randn(T, B, D)
+        assert layer(x.double())[0].dtype == torch.float64
+        with pytest.raises(ValueError, match=r"input is torch.float32, the parameters are"):
+            layer(x)
+        assert layer.float()(x)[0].dtype == torch.float32

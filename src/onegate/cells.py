@@ -53,6 +53,8 @@ class Weights(nn.Module):
                 self.add_module(group, Map())
             self._add(group, name, shape, device, dtype)
             self._places.append((key, group, name))
+        if not self._places:  # dtype and device follow `.to(...)` all the same
+            self.register_buffer("_like", torch.empty(0, device=device, dtype=dtype), False)
         if learn_initial_state:
             for state in graph.states:
                 self._add("", f"{state.name}_0", (state.size or 0,), device, dtype)
@@ -89,7 +91,9 @@ class Weights(nn.Module):
         return {key: self._tensor(group, name) for key, group, name in self._places}
 
     def example(self) -> Tensor:
-        """One of the parameters, which all have its dtype and device."""
+        """A tensor of the dtype and device of all parameters, also where there are none."""
+        if not self._places:
+            return cast(Tensor, self._like)
         _, group, name = self._places[0]
         return self._tensor(group, name)
 
