@@ -1,12 +1,13 @@
 """What a sweep costs beside its training, and what clusters would take for the paper's grid.
 
-    python benchmarks/measure_sweeps.py busy      how busy a local sweep keeps the cores
-    python benchmarks/measure_sweeps.py ray       1,000 trivial tasks through Ray on this machine
-    python benchmarks/measure_sweeps.py grid      the paper's full grid on 1, 10 and 100 machines
+    python benchmarks/measure_sweeps.py busy RUNS   how busy a local sweep keeps the cores
+    python benchmarks/measure_sweeps.py ray         1,000 trivial tasks through Ray on this machine
+    python benchmarks/measure_sweeps.py grid        the paper's full grid on 1, 10 and 100 machines
 
-`busy` takes some minutes, `ray` one; both on a machine that does nothing else. `grid` looks at
-every run of `onegate reproduce --full` for some seconds (it needs the data) and plays the schedule
-through: the longest runs first, each to the first core that is free.
+`busy` runs the IMDB experiment, MGU and GRU with three seeds each, into a new folder RUNS (about
+a quarter of an hour), `ray` takes a minute; both on a machine that does nothing else. `grid` looks
+at every run of `onegate reproduce --full` for some seconds and plays the schedule through: the
+longest runs first, each to the first core that is free. `busy` and `grid` need the data.
 """
 
 from __future__ import annotations
@@ -27,35 +28,39 @@ from onegate import machine, reproduce, sweep
 from onegate.profiling import COMPUTING
 from onegate.progress import duration
 from onegate.results import finished_runs
-from onegate.sweep import Grid
+from onegate.sweep import Grid, estimates
 from onegate.sweep.plan import cores
 
-_RUNS = 12
 _TASKS = 1_000
 
 
 def main() -> None:
-    measures = {"busy": busy, "ray": ray_tasks, "grid": grid}
-    if len(sys.argv) != 2 or sys.argv[1] not in measures:
-        sys.exit(__doc__)
+    match sys.argv[1:]:
+        case ["busy", folder]:
+            busy(Path(folder))
+        case ["ray"]:
+            ray_tasks()
+        case ["grid"]:
+            grid()
+        case _:
+            sys.exit(__doc__)
     packages = ", ".join(f"{name} {metadata.version(name)}" for name in ("onegate", "torch"))
     print(f"{datetime.now(UTC):%Y-%m-%d}, {machine.processor()}, {cores()} cores, "
           f"Python {platform.python_version()}, {packages}, commit {machine.commit()}")  # fmt: skip
-    measures[sys.argv[1]]()
 
 
-def busy() -> None:
+def busy(folder: Path) -> None:
     """The share of all cores' time in which runs of a sweep were training, start-up included."""
-    settings = ("data.train=4000", "data.valid=500", "data.test=500", "length=40")
-    seeds = tuple(range(_RUNS // 2))
-    asked = Grid(("adding",), units=("mgu", "gru"), seeds=seeds, settings=settings).recipes()
-    with tempfile.TemporaryDirectory() as folder:
-        plan = sweep.make(asked, sweep.place(folder))
-        start = time.perf_counter()
-        outcome = sweep.run(plan)
-        wall = time.perf_counter() - start
-        runs = finished_runs(Path(folder))
+    if folder.exists():
+        sys.exit(f"{folder} is there: name a new folder, so that nothing in it is finished")
+    asked = Grid(("imdb",), recipe="flow", units=("mgu", "gru"), seeds=(0, 1, 2)).recipes()
+    start = time.perf_counter()
+    plan = sweep.make(asked, sweep.place(str(folder)))
+    seconds = estimates.of_runs(list(plan.runs.values()), plan.threads)
+    outcome = sweep.run(plan, estimates=seconds)
+    wall = time.perf_counter() - start
     assert not outcome.failed, outcome.describe()
+    runs = finished_runs(folder)
     spent = resource.getrusage(resource.RUSAGE_CHILDREN)
     available = wall * cores()
     computing = sum(
