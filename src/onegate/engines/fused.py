@@ -272,6 +272,7 @@ def _backward(
     x, start = _rows_contiguous(x), start.contiguous()
     parameters = [p.contiguous() for p in parameters]
     lengths = None if lengths is None else lengths.contiguous()
+    out, kept = _rows_contiguous(out), kept.contiguous()
     grad_out = None if grad_out is None else _rows_contiguous(grad_out)
     grad_last = None if grad_last is None else grad_last.contiguous()
     directions = start.shape[0]
@@ -295,19 +296,9 @@ def _backward(
     return [for_x, for_start, *for_parameters]
 
 
-def _backward_operator(
-    x: Tensor,
-    start: Tensor,
-    parameters: list[Tensor],
-    lengths: Tensor | None,
-    key: str,
-    out: Tensor,
-    kept: Tensor,
-    grad_out: Tensor | None,
-    grad_last: Tensor | None,
-    grad_x: bool,
-) -> list[Tensor]:
+def _checked_backward(*inputs: Any) -> list[Tensor]:
     """`_backward` for whoever calls the operator; autograd's own tensors need no check."""
+    x, start, parameters, lengths, key, out, kept, grad_out, grad_last, _ = inputs
     entry = _entry(key)
     _check(entry, x, start, parameters, lengths)
     out_shape, kept_shape = _shapes(x, start, entry, True)
@@ -320,17 +311,13 @@ def _backward_operator(
     for name, tensor, shape in given:
         if tensor is not None and (tensor.shape != shape or tensor.dtype is not x.dtype):
             raise _wrong(entry, name, tensor, shape, x.dtype)
-    out, kept = _rows_contiguous(out), kept.contiguous()
-    return _backward(x, start, parameters, lengths, key, out, kept, grad_out, grad_last, grad_x)
+    return _backward(*inputs)
 
 
 def _backward_fake(
-    x: Tensor,
-    start: Tensor,
-    parameters: list[Tensor],
-    *_: Any,
+    x: Tensor, start: Tensor, parameters: list[Tensor], *others: Any
 ) -> list[Tensor]:
-    grad_x = _[-1]
+    *_, grad_x = others
     return [
         x.new_empty(x.shape if grad_x else (0,)),
         torch.empty_like(start, memory_format=torch.contiguous_format),
@@ -339,7 +326,7 @@ def _backward_fake(
 
 
 _LIBRARY.impl("forward", _forward, "CPU")
-_LIBRARY.impl("backward", _backward_operator, "CPU")
+_LIBRARY.impl("backward", _checked_backward, "CPU")
 torch.library.register_fake("onegate::forward", _forward_fake, lib=_LIBRARY)
 torch.library.register_fake("onegate::backward", _backward_fake, lib=_LIBRARY)
 
