@@ -10,7 +10,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from onegate.engines import fused, reference
+from onegate.engines import fused, programs, reference
 from onegate.engines.direction import Direction
 from onegate.engines.native import NativeProgram
 from onegate.expressions import Affine, Graph, Unit, relu, tanh
@@ -355,10 +355,10 @@ class TestTheComparisonBites:
 
     @pytest.fixture(autouse=True)
     def no_programs(self, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-        monkeypatch.setattr(fused, "_ENTRIES", {})
-        fused._key.cache_clear()
+        monkeypatch.setattr(programs, "_ENTRIES", {})
+        programs.key_of.cache_clear()
         yield
-        fused._key.cache_clear()
+        programs.key_of.cache_clear()
 
     @pytest.mark.parametrize("name", ["mgu", "gru", "ligru"])
     def test_f_and_one_minus_f_swapped_in_the_program(
@@ -379,7 +379,7 @@ class TestTheComparisonBites:
             gate, a, b = i.args
             return replace(i, args=(gate, b, a))
 
-        monkeypatch.setattr(fused, "program", swapped)
+        monkeypatch.setattr(programs, "program", swapped)
         with pytest.raises(AssertionError, match="out is off by"):
             check(self.case.problem(name))
 
@@ -397,7 +397,7 @@ class TestTheComparisonBites:
             return self._make("lerp", (gate, b, a), mix.size)
 
         monkeypatch.setattr(code.Builder, "_lerp", swapped)
-        monkeypatch.setattr(fused, "program", program.__wrapped__)
+        monkeypatch.setattr(programs, "program", program.__wrapped__)
         with pytest.raises(AssertionError, match="out is off by"):
             check(self.case.problem("mgu", DTYPES[dtype]))
 
@@ -417,7 +417,7 @@ class TestTheComparisonBites:
             assert stages != backward.stages
             return replace(made, backward=replace(backward, stages=stages))
 
-        monkeypatch.setattr(fused, "program", changed)
+        monkeypatch.setattr(programs, "program", changed)
         with pytest.raises(AssertionError, match=r"gradient of .* is off by"):
             check(self.case.problem("mgu"))
 

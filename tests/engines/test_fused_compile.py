@@ -16,7 +16,7 @@ from torch.export import Dim, export, load, save
 from torch.utils._pytree import tree_leaves
 
 import onegate
-from onegate.engines import fused, memory
+from onegate.engines import memory, programs
 from onegate.layers import Recurrent
 from onegate.tracing import trace
 from onegate.units import UNITS
@@ -207,7 +207,7 @@ def test_operators_keep_torchs_rules(
         make = getattr(owner, allocate)
         monkeypatch.setattr(owner, allocate, lambda *a, _make=make, **k: _make(*a, **k).zero_())
     graph = trace(UNITS[name], D, N)
-    key = fused._key(graph)
+    key = programs.key_of(graph)
     width = sum(state.size or 0 for state in graph.states)
     x, start = torch.randn(T, B, D), torch.randn(directions, B, width)
     parameters = [

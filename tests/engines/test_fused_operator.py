@@ -1,8 +1,7 @@
-"""The operators refuse tensors that a program is not made for, and programs find their units."""
+"""The operators refuse tensors that a program is not made for."""
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable
 from typing import Any
 
@@ -11,9 +10,8 @@ import torch
 from torch import Tensor, nn
 
 import onegate
-from onegate.engines import fused
+from onegate.engines import programs
 from onegate.engines.native import NativeError
-from onegate.expressions import Affine, Unit, sigmoid, tanh
 from onegate.tracing import trace
 from onegate.units import UNITS
 
@@ -29,7 +27,7 @@ def arguments() -> dict[str, Any]:
         "start": torch.zeros(1, B, N),
         "parameters": [torch.randn(shape) for shape in GRAPH.parameters.values()],
         "lengths": torch.tensor([4, 1, 2]),
-        "key": fused._key(GRAPH),
+        "key": programs.key_of(GRAPH),
         "keep": True,
     }
 
@@ -108,58 +106,3 @@ def test_a_layer_whose_parameter_was_exchanged(parameter: Tensor) -> None:
     for grad in (True, False):
         with torch.set_grad_enabled(grad), pytest.raises(ValueError, match="a parameter is"):
             layer(torch.randn(T, B, D))
-
-
-class Squashed(Unit):
-    """An option that is no plain data."""
-
-    squash: Any = tanh
-    W_h = Affine()
-
-    def step(self, x: Any, h: Any) -> Any:
-        return self.squash(self.W_h[h, x])
-
-
-def test_units_that_differ_in_a_function_have_programs_of_their_own() -> None:
-    x = torch.randn(T, B, D, dtype=torch.float64)
-    for squash in (tanh, sigmoid, tanh):
-        found = []
-        for engine in ("fused", "reference"):
-            torch.manual_seed(0)
-            layer = onegate.Recurrent(
-                Squashed, D, N, engine=engine, dtype=torch.float64, squash=squash
-            )
-            found.append(layer(x)[0])
-        torch.testing.assert_close(*found)
-
-
-def test_units_of_one_name_have_programs_of_their_own() -> None:
-    """As when a cell of a notebook is run again with another equation."""
-    layers = []
-    for scale in (1.0, 2.0):
-
-        class Scaled(Unit):
-            W_h = Affine()
-            factor = scale
-
-            def step(self, x: Any, h: Any) -> Any:
-                return tanh(self.factor * self.W_h[h, x])
-
-        layers.append(onegate.Recurrent(Scaled, D, N, engine="fused"))
-    layers[1].load_state_dict(layers[0].state_dict())
-    x = torch.randn(T, B, D)
-    assert not torch.allclose(layers[0](x)[0], layers[1](x)[0])
-
-
-def test_a_registered_unit_is_found_by_what_the_key_says() -> None:
-    key = fused._key(trace(UNITS["scrn"], D, N))
-    named = json.loads(key)
-    assert (named["unit"], named["input_size"], named["hidden_size"]) == ("scrn", D, N)
-    entry = fused._ENTRIES.pop(key)
-    assert fused._entry(key).graph.parameters == entry.graph.parameters
-
-
-def test_a_unit_of_another_process_is_named() -> None:
-    key = json.dumps({**json.loads(fused._key(GRAPH)), "unit": "Mine", "process": 1})
-    with pytest.raises(RuntimeError, match="the unit 'Mine' is not registered and was defined in"):
-        fused._entry(key)

@@ -20,7 +20,7 @@ from torch.func import functional_call, grad, vmap
 from torch.utils.data import DataLoader, Dataset
 
 import onegate
-from onegate.engines import fused
+from onegate.engines import programs
 from onegate.engines.native import NativeProgram
 from onegate.layers import Recurrent
 
@@ -263,7 +263,7 @@ class TestKeeping:
         for keep in (True, False):
             with torch.no_grad():
                 kept = torch.ops.onegate.forward(
-                    x, start, parameters, None, fused._key(graph), keep
+                    x, start, parameters, None, programs.key_of(graph), keep
                 )[2]
             assert bool(kept.numel()) is keep
 

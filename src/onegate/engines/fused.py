@@ -8,23 +8,18 @@ backward pass are computed by the reference engine.
 from __future__ import annotations
 
 import ctypes
-import functools
-import json
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from typing import Any, cast
 
 import torch
 from torch import Tensor
 
-from onegate.engines import memory, reference
+from onegate.engines import memory, programs, reference
 from onegate.engines.compiling import constant
 from onegate.engines.direction import Direction
 from onegate.engines.native import BackwardCall, ForwardCall, NativeProgram, library
+from onegate.engines.programs import Entry
 from onegate.expressions import Graph
-from onegate.graph.program import program
-from onegate.tracing import trace
-from onegate.units import UNITS, get
 
 SPLIT = {"auto": 0, "rows": 1, "columns": 2}
 
@@ -43,7 +38,7 @@ def _problem() -> str | None:
 
 @constant
 def _key_of(graph: Graph) -> str:
-    return _key(graph)
+    return programs.key_of(graph)
 
 
 def run(
@@ -69,71 +64,8 @@ def run(
     return out, tuple([each.split(sizes, -1) for each in last.unbind(0)])
 
 
-@dataclass(frozen=True)
-class _Entry:
-    """per_row: how many numbers are kept for each step and row; size: of the output.
-
-    width: of all states; shapes: of the parameters.
-    """
-
-    graph: Graph
-    native: NativeProgram
-    per_row: int
-    size: int
-    width: int
-    shapes: tuple[tuple[int, ...], ...]
-
-    @classmethod
-    def of(cls, graph: Graph) -> _Entry:
-        native = NativeProgram.of(program(graph))
-        sizes = [state.size or 0 for state in graph.states]
-        shapes = tuple(graph.parameters.values())
-        return cls(graph, native, native.kept_size(1, 1, 1), sizes[0], sum(sizes), shapes)
-
-
-# Programs by the key under which operators name them. A key of a registered unit can be resolved
-# in any process (an exported model names it); that of any other unit only where it was made.
-_ENTRIES: dict[str, _Entry] = {}
-
-
-@functools.lru_cache(maxsize=1024)
-def _key(graph: Graph) -> str:
-    unit = graph.unit
-    named = {
-        "unit": unit.name,
-        "options": unit.options(),
-        "input_size": graph.input_size,
-        "hidden_size": graph.hidden_size,
-        "bias": graph.bias,
-    }
-    if type(UNITS.get(unit.name)) is not type(unit):
-        named["process"] = id(type(unit))
-    try:
-        key = json.dumps(named)
-    except TypeError:  # an option that is no plain data names nothing in another process
-        key = json.dumps({**named, "options": repr(unit.options()), "process": id(unit)})
-    if key not in _ENTRIES:
-        _ENTRIES[key] = _Entry.of(graph)
-    return key
-
-
-def _entry(key: str) -> _Entry:
-    entry = _ENTRIES.get(key)
-    if entry is None:
-        named = json.loads(key)
-        if "process" in named:
-            raise RuntimeError(
-                f"the unit {named['unit']!r} is not registered and was defined in another "
-                "process: register it (onegate.register) before saving and before loading"
-            )
-        unit = get(named["unit"], **named["options"])
-        graph = trace(unit, named["input_size"], named["hidden_size"], named["bias"])
-        entry = _ENTRIES[key] = _Entry.of(graph)
-    return entry
-
-
 def _check(
-    entry: _Entry, x: Tensor, start: Tensor, parameters: Sequence[Tensor], lengths: Tensor | None
+    entry: Entry, x: Tensor, start: Tensor, parameters: Sequence[Tensor], lengths: Tensor | None
 ) -> None:
     """Refuses tensors other than the program is made for: it would read what is not theirs."""
     dtype, shape, directions = x.dtype, x.shape, start.shape[0]
@@ -154,7 +86,7 @@ def _check(
 
 
 def _wrong(
-    entry: _Entry, name: str, t: Tensor, shape: tuple[int, ...], dtype: torch.dtype
+    entry: Entry, name: str, t: Tensor, shape: tuple[int, ...], dtype: torch.dtype
 ) -> ValueError:
     return ValueError(
         f"{entry.graph.unit.name}: {name} is {tuple(t.shape)}, {t.dtype} on {t.device}; "
@@ -219,7 +151,7 @@ def _forward(
     key: str,
     keep: bool,
 ) -> tuple[Tensor, Tensor, Tensor]:
-    entry = _entry(key)
+    entry = programs.find(key)
     _check(entry, x, start, parameters, lengths)
     x, start = _rows_contiguous(x), start.contiguous()
     parameters = [p.contiguous() for p in parameters]
@@ -235,7 +167,7 @@ def _forward(
 
 
 def _shapes(
-    x: Tensor, start: Tensor, entry: _Entry, keep: bool
+    x: Tensor, start: Tensor, entry: Entry, keep: bool
 ) -> tuple[tuple[int, int, int], tuple[int]]:
     """Of the outputs, and of what is kept for the backward pass."""
     steps, rows, directions = x.shape[0], x.shape[1], start.shape[0]
@@ -251,7 +183,7 @@ def _forward_fake(
     key: str,
     keep: bool,
 ) -> tuple[Tensor, Tensor, Tensor]:
-    out_shape, kept_shape = _shapes(x, start, _entry(key), keep)
+    out_shape, kept_shape = _shapes(x, start, programs.find(key), keep)
     last = torch.empty_like(start, memory_format=torch.contiguous_format)
     return x.new_empty(out_shape), last, x.new_empty(kept_shape)
 
@@ -268,7 +200,7 @@ def _backward(
     grad_last: Tensor | None,
     grad_x: bool,
 ) -> list[Tensor]:
-    entry = _entry(key)
+    entry = programs.find(key)
     x, start = _rows_contiguous(x), start.contiguous()
     parameters = [p.contiguous() for p in parameters]
     lengths = None if lengths is None else lengths.contiguous()
@@ -299,7 +231,7 @@ def _backward(
 def _checked_backward(*inputs: Any) -> list[Tensor]:
     """`_backward` for whoever calls the operator; autograd's own tensors need no check."""
     x, start, parameters, lengths, key, out, kept, grad_out, grad_last, _ = inputs
-    entry = _entry(key)
+    entry = programs.find(key)
     _check(entry, x, start, parameters, lengths)
     out_shape, kept_shape = _shapes(x, start, entry, True)
     given: list[tuple[str, Tensor | None, tuple[int, ...]]] = [
@@ -396,7 +328,7 @@ def _differentiable(
     grad_last: Tensor | None,
 ) -> list[Tensor]:
     """The backward pass by the reference engine, for derivatives of higher order."""
-    graph = _entry(key).graph
+    graph = programs.find(key).graph
     # Views cut the gradient at this layer's own inputs: x may itself depend on the parameters.
     inputs = [t.view_as(t) for t in (x, start, *parameters)]
     directions = []
