@@ -3,6 +3,7 @@
     onegate bench --check --json results/bench/paper.json
     onegate bench --sweep steps batch hidden single_batch single_hidden --check \\
         --json results/bench/sweeps.json
+    python benchmarks/time_per_epoch.py
     python benchmarks/keep_runs.py runs
     python benchmarks/write_tables.py
 
@@ -40,6 +41,9 @@ def main() -> None:
     sweeps = RESULTS / "sweeps.json"
     if sweeps.exists():
         tables["sweeps"] = _sweeps(json.loads(sweeps.read_text()))
+    epochs = ROOT / "results" / "time_per_epoch.json"
+    if epochs.exists():
+        tables["epochs"] = _epochs(json.loads(epochs.read_text()))
     tables["results"] = _results(finished_runs(ROOT / "results" / "runs"))
     for page in (ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))):
         text = page.read_text()
@@ -130,6 +134,30 @@ def _sweeps(run: dict[str, Any]) -> str:
         straight = f"{line['r2']:.4f}" if line else ""
         lines.append(f"| {sweep['field'].replace('_', ' ')} | {ratio} | {place} | {straight} |")
     return "\n".join([*lines, "", _where(run)])
+
+
+def _epochs(measured: dict[str, Any]) -> str:
+    lines = [
+        "| seconds per epoch | MGU | GRU | ratio | paper: MGU | paper: GRU | paper: ratio |",
+        "| --- " * 7 + "|",
+    ]
+    for row in measured["rows"]:
+        ours = (row["mgu"], row["gru"], row["mgu"] / row["gru"])
+        theirs = (row["mgu_paper"], row["gru_paper"], row["mgu_paper"] / row["gru_paper"])
+        cells = [f"{ours[0]:.3g}", f"{ours[1]:.3g}", f"{ours[2]:.2f}"]
+        cells += [f"{theirs[0]:g}", f"{theirs[1]:g}", f"{theirs[2]:.2f}"]
+        lines.append(
+            f"| {TITLES[row['task']]}, {row['hidden_size']} units | " + " | ".join(cells) + " |"
+        )
+    m = measured["machine"]
+    return "\n".join(
+        [
+            *lines,
+            "",
+            f"Updates in turns; {m['processor']}, {m['threads']} threads, torch {m['torch']}, "
+            f"{measured['date']}.",
+        ]
+    )
 
 
 def _results(runs: list[Run]) -> str:
