@@ -7,6 +7,8 @@ import importlib
 import sys
 from collections.abc import Sequence
 
+from onegate.training import StoppedError
+
 # One module a command; each has register(subparsers), which sets run=function(args) -> exit code.
 COMMANDS = (
     *("units", "draw", "data", "recipes", "train", "sweep", "compare", "reproduce", "report"),
@@ -28,5 +30,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     except (ValueError, OSError) as error:
         print(f"onegate: {error}", file=sys.stderr)
         return 2
+    except StoppedError as stopped:
+        print(f"onegate: {stopped}", file=sys.stderr)
+        return 128 + stopped.signal_number
     except KeyboardInterrupt:
         return 130

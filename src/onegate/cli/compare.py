@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 import argparse
-import sys
 from pathlib import Path
 
 from rich.console import Console
 from rich.table import Table
 
 from onegate import compare, recipes, report, training
-from onegate.cli.train import add_settings
+from onegate.cli.options import (
+    add_seed_count,
+    add_settings,
+    add_threads_of_runs,
+    counted_seeds,
+)
 from onegate.cli.warning_lines import plain_warnings
 from onegate.results import Comparison, Run
 
@@ -21,7 +25,7 @@ def register(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> N
     parser.add_argument("task", help=f"one of {', '.join(recipes.TASKS)}")
     parser.add_argument("--units", nargs="+", default=["mgu", "gru"], help="default: mgu gru")
     parser.add_argument("--recipe", default="tuned", help="default: tuned")
-    parser.add_argument("--seeds", type=int, default=3, help="how many (default: 3)")
+    add_seed_count(parser, default=3)
     parser.add_argument(
         "--match",
         choices=("units", "parameters", "time"), default="units",
@@ -31,29 +35,24 @@ def register(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> N
     parser.add_argument(
         "--runs", type=Path, default=training.RUNS, metavar="FOLDER", help="default: runs"
     )
-    parser.add_argument("--threads", type=int, help="of each run (default: so that cores are full)")
+    add_threads_of_runs(parser)
     parser.set_defaults(run=run)
 
 
 def run(args: argparse.Namespace) -> int:
     """Trains what is not trained yet; prints the table."""
-    if args.seeds < 1:
-        raise ValueError(f"--seeds is {args.seeds}, expected 1 or more")
+    seeds = counted_seeds(args)
     training.use_threads(args.threads)
     request = compare.Request(
         args.task,
         args.recipe,
         tuple(args.units),
-        tuple(range(args.seeds)),
+        seeds,
         args.match,
         tuple(args.settings),
     )
     with plain_warnings():
-        try:
-            made = compare.compare(request, args.runs, args.threads)
-        except training.StoppedError as stopped:
-            print(f"onegate: {stopped}", file=sys.stderr)
-            return 128 + stopped.signal_number
+        made = compare.compare(request, args.runs, args.threads)
     show(made)
     finished = [Run.read(args.runs / name) for row in made.units for name in row.runs]
     for path in report.draw(finished, args.runs / "figures"):

@@ -6,7 +6,7 @@ import argparse
 from pathlib import Path
 
 from onegate import recipes, training
-from onegate.cli.train import add_settings
+from onegate.cli.options import add_settings, add_threads
 from onegate.cli.warning_lines import plain_warnings
 
 
@@ -30,7 +30,7 @@ def register(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> N
         "-o", dest="out", type=Path, default=Path("gradients"),
         help="folder to write (default: gradients)",
     )  # fmt: skip
-    parser.add_argument("--threads", type=int, help="computing threads (default: torch's)")
+    add_threads(parser)
     parser.set_defaults(run=run)
 
 

@@ -6,6 +6,7 @@ import argparse
 from pathlib import Path
 
 from onegate import training
+from onegate.cli.options import add_threads
 from onegate.cli.warning_lines import plain_warnings
 
 
@@ -31,7 +32,7 @@ def register(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> N
         "--digits", type=int, nargs="+", default=[], metavar="DIGIT",
         help="the first example of each of these digits, for tasks that read images",
     )  # fmt: skip
-    parser.add_argument("--threads", type=int, help="computing threads (default: torch's)")
+    add_threads(parser)
     parser.set_defaults(run=run)
 
 

@@ -10,7 +10,7 @@ from rich.console import Console
 from rich.table import Table
 
 from onegate import recipes
-from onegate.cli.train import add_settings
+from onegate.cli.options import add_settings
 from onegate.recipes import RecipeError
 
 

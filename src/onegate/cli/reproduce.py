@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import argparse
-import sys
 from dataclasses import replace
 from pathlib import Path
 
 from onegate import reproduce, training
+from onegate.cli.options import add_seed_count, add_threads_of_runs, counted_seeds
 from onegate.cli.warning_lines import plain_warnings
 
 
@@ -20,32 +20,27 @@ def register(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> N
         "on where it was stopped; what is finished is not run again.",
     )
     parser.add_argument("--full", action="store_true", help="every experiment at its full size")
-    parser.add_argument("--seeds", type=int, default=1, help="how many (default: 1)")
+    add_seed_count(parser, default=1)
     parser.add_argument("--runs", type=Path, default=training.RUNS, help="default: runs")
     parser.add_argument("--out", type=Path, default=Path("report"), help="default: report")
     parser.add_argument("--estimate", action="store_true", help="only say what would be run")
-    parser.add_argument("--threads", type=int, help="of each run (default: so that cores are full)")
+    add_threads_of_runs(parser)
     parser.set_defaults(run=run)
 
 
 def run(args: argparse.Namespace) -> int:
     """Runs the experiments; prints where the report is."""
-    if args.seeds < 1:
-        raise ValueError(f"--seeds is {args.seeds}, expected 1 or more")
+    seeds = counted_seeds(args)
     training.use_threads(args.threads)
     requests = [
-        replace(request, seeds=tuple(range(args.seeds)))
+        replace(request, seeds=seeds)
         for request in (reproduce.FULL if args.full else reproduce.QUICK)
     ]
     with plain_warnings():
         if args.estimate:
             print(reproduce.describe(reproduce.prepare(requests, args.runs, _tell), args.runs))
             return 0
-        try:
-            page = reproduce.reproduce(requests, args.runs, args.out, _tell, args.threads)
-        except training.StoppedError as stopped:
-            print(f"onegate: {stopped}", file=sys.stderr)
-            return 128 + stopped.signal_number
+        page = reproduce.reproduce(requests, args.runs, args.out, _tell, args.threads)
     print(f"report: {page}")
     return 0
 

@@ -9,7 +9,7 @@ from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 
 from onegate import recipes, sweep, training
-from onegate.cli.train import add_settings
+from onegate.cli.options import add_settings, add_threads_of_runs
 from onegate.cli.warning_lines import plain_warnings
 from onegate.progress import duration
 from onegate.recipes import RecipeError
@@ -47,7 +47,7 @@ def register(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> N
         default=str(training.RUNS), metavar="FOLDER",
         help="where results land: a folder, or an address that fsspec knows (default: runs)",
     )  # fmt: skip
-    parser.add_argument("--threads", type=int, help="of each run (default: so that cores are full)")
+    add_threads_of_runs(parser)
     parser.add_argument(
         "--on",
         metavar="CLUSTER",
@@ -81,11 +81,7 @@ def run(args: argparse.Namespace) -> int:
         else:
             slots = cores() // plan.threads
         seconds = _announce(plan, slots)
-        try:
-            outcome = sweep.run(plan, backend, seconds)
-        except training.StoppedError as stopped:
-            print(f"onegate: {stopped}", file=sys.stderr)
-            return 128 + stopped.signal_number
+        outcome = sweep.run(plan, backend, seconds)
     if told := outcome.describe():
         print(told, file=sys.stderr)
     return 1 if outcome.failed else 0

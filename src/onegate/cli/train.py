@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from onegate import distributed, profiling, progress, recipes, training
+from onegate.cli.options import add_settings, add_threads
 from onegate.cli.warning_lines import plain_warnings
 from onegate.progress import Observer
 from onegate.recipes import Recipe
@@ -28,7 +29,7 @@ def register(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> N
         help="run folder (default: runs/<name of the run>)",
     )  # fmt: skip
     parser.add_argument("--resume", action="store_true", help="go on with the run in the folder")
-    parser.add_argument("--threads", type=int, help="computing threads (default: torch's)")
+    add_threads(parser)
     parser.add_argument("--device", choices=("cpu", "cuda"), default="cpu", help="default: cpu")
     parser.add_argument(
         "--checkpoint-every", type=float, default=60.0, metavar="SECONDS", help="default: 60"
@@ -37,15 +38,6 @@ def register(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> N
     parser.add_argument("--tensorboard", action="store_true", help="log for TensorBoard as well")
     parser.add_argument("--quiet", action="store_true", help="print the result alone")
     parser.set_defaults(run=run)
-
-
-def add_settings(parser: argparse.ArgumentParser) -> None:
-    """Adds --set."""
-    parser.add_argument(
-        "--set",
-        dest="settings", action="append", default=[], metavar="FIELD=VALUE",
-        help="replace a field of the recipe, such as optimizer.lr=0.002; may be repeated",
-    )  # fmt: skip
 
 
 def run(args: argparse.Namespace) -> int:

@@ -1,0 +1,38 @@
+"""Options that several commands have."""
+
+from __future__ import annotations
+
+import argparse
+
+
+def add_settings(parser: argparse.ArgumentParser) -> None:
+    """Adds --set."""
+    parser.add_argument(
+        "--set",
+        dest="settings", action="append", default=[], metavar="FIELD=VALUE",
+        help="replace a field of the recipe, such as optimizer.lr=0.002; may be repeated",
+    )  # fmt: skip
+
+
+def add_threads(parser: argparse.ArgumentParser) -> None:
+    """Adds --threads of a command that computes by itself."""
+    parser.add_argument("--threads", type=int, help="computing threads (default: torch's)")
+
+
+def add_threads_of_runs(parser: argparse.ArgumentParser) -> None:
+    """Adds --threads of a command that has runs side by side."""
+    parser.add_argument("--threads", type=int, help="of each run (default: so that cores are full)")
+
+
+def add_seed_count(parser: argparse.ArgumentParser, default: int) -> None:
+    """Adds --seeds, for `counted_seeds`."""
+    parser.add_argument(
+        "--seeds", type=int, default=default, help="how many (default: %(default)s)"
+    )
+
+
+def counted_seeds(args: argparse.Namespace) -> tuple[int, ...]:
+    """As many seeds as --seeds says, from 0 up."""
+    if args.seeds < 1:
+        raise ValueError(f"--seeds is {args.seeds}, expected 1 or more")
+    return tuple(range(args.seeds))
