@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import csv
 import shutil
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import numpy as np
@@ -71,19 +71,14 @@ def test_inspect_says_what_is_wrong(
     folder: Path,
     arguments: list[str],
     message: str,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
+    refuses: Callable[[list[str], str], None],
 ) -> None:
-    monkeypatch.chdir(tmp_path)
     bare = folder / "bare"
     if not bare.exists():
         shutil.copytree(folder / "adding", bare, ignore=shutil.ignore_patterns("checkpoints"))
         (bare / "status.json").write_text('{"state": "running", "update": 0}')
     given = [argument.format(runs=folder) for argument in arguments]
-    assert main(["inspect", *given, "-o", "page"]) == 2
-    assert message in capsys.readouterr().err
-    assert list(tmp_path.iterdir()) == []
+    refuses(["inspect", *given, "-o", "page"], message)
 
 
 def test_gradients_of_units_and_runs_on_one_plot(
@@ -127,11 +122,6 @@ def test_gradients_says_what_is_wrong(
     folder: Path,
     arguments: list[str],
     message: str,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
+    refuses: Callable[[list[str], str], None],
 ) -> None:
-    monkeypatch.chdir(tmp_path)
-    assert main(["gradients", *(argument.format(runs=folder) for argument in arguments)]) == 2
-    assert message in capsys.readouterr().err
-    assert list(tmp_path.iterdir()) == []
+    refuses(["gradients", *(argument.format(runs=folder) for argument in arguments)], message)

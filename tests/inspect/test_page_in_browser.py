@@ -11,6 +11,7 @@ import pytest
 from PIL import Image
 
 from tests.browser import Browser, Page, find_chromium
+from tests.contrast import contrasts
 from tests.inspect.constructed import forward_mode
 
 pytestmark = [
@@ -319,22 +320,8 @@ def test_text_stands_out(opened: dict[str, Page], dark: bool) -> None:
     """Contrast of 4.5 and more (WCAG AA)."""
     for page in opened.values():
         page.prefer(dark=dark)
-        ratios = page.evaluate(
-            """(() => {
-              const luminance = color => {
-                const [r, g, b] = color.match(/[0-9.]+/g).map(Number).map(v => v / 255)
-                  .map(v => v <= 0.04045 ? v / 12.92 : ((v + 0.055) / 1.055) ** 2.4);
-                return 0.2126 * r + 0.7152 * g + 0.0722 * b };
-              const found = {};
-              const ground = e => { for (; e; e = e.parentElement) {
-                const color = getComputedStyle(e).backgroundColor;
-                if (color !== 'rgba(0, 0, 0, 0)') return luminance(color) } };
-              for (const e of document.querySelectorAll(
-                  'p, a, th, td, select, output, small, .name, label, #words .now, figcaption')) {
-                const color = getComputedStyle(e).color, ink = luminance(color), paper = ground(e);
-                const [high, low] = ink > paper ? [ink, paper] : [paper, ink];
-                found[e.tagName + e.className + color] = (high + 0.05) / (low + 0.05) }
-              return found })()"""
+        ratios = contrasts(
+            page, "p, a, th, td, select, output, small, .name, label, #words .now, figcaption"
         )
         assert len(ratios) > 6
         assert {what: ratio for what, ratio in ratios.items() if ratio < 4.5} == {}

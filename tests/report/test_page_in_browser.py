@@ -10,6 +10,7 @@ import pytest
 from PIL import Image
 
 from tests.browser import Browser, Page, find_chromium
+from tests.contrast import contrasts
 
 pytestmark = [
     pytest.mark.browser,
@@ -67,24 +68,9 @@ def test_light_and_dark_differ(page: Page, width: int) -> None:
 def test_text_stands_out(page: Page, dark: bool) -> None:
     """Contrast of 4.5 and more (WCAG AA) for every colour of text, in the figures too."""
     page.prefer(dark=dark)
-    ratios = page.evaluate(
-        """(() => {
-          const luminance = color => {
-            const [r, g, b] = color.match(/[0-9.]+/g).map(Number).map(v => v / 255)
-              .map(v => v <= 0.04045 ? v / 12.92 : ((v + 0.055) / 1.055) ** 2.4);
-            return 0.2126 * r + 0.7152 * g + 0.0722 * b };
-          const paper = luminance(getComputedStyle(document.body).backgroundColor);
-          const found = {};
-          const selectors = ['p', 'a', 'th', 'td', '.changes', '.better', '.worse', '.place',
-                             'figcaption', 'summary', 'code', 'svg text'];
-          for (const selector of selectors)
-            for (const element of document.querySelectorAll(selector)) {
-              const style = getComputedStyle(element);
-              const color = selector === 'svg text' ? style.fill : style.color;
-              const ink = luminance(color);
-              const [high, low] = ink > paper ? [ink, paper] : [paper, ink];
-              found[selector + ' ' + color] = (high + 0.05) / (low + 0.05) }
-          return found })()"""
+    ratios = contrasts(
+        page,
+        "p, a, th, td, .changes, .better, .worse, .place, figcaption, summary, code, svg text",
     )
     assert len(ratios) > 10
     assert {what: ratio for what, ratio in ratios.items() if ratio < 4.5} == {}
