@@ -11,8 +11,9 @@ Besides the language's own operations it has a few fused ones, which make both d
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from dataclasses import dataclass
+from collections import Counter
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, replace
 
 OPCODES = {
     name: code
@@ -21,7 +22,6 @@ OPCODES = {
          "mulsub", "negmuladd", "dsigmoid", "dtanh", "drelu", "reduce")
     )
 }  # fmt: skip
-LEAVES = ("input", "state", "vector", "constant", "next", "grad")
 
 
 @dataclass(frozen=True, eq=False)
@@ -95,6 +95,18 @@ class Builder:
             total = term if total is None else self.pointwise("add", total, term)
         return total
 
+    def over(self, term: Term, given: Callable[[Term], Term]) -> Term:
+        """`term`, of what is given for each of its operands."""
+        return self._make(
+            term.op,
+            tuple(given(a) for a in term.args),
+            term.size,
+            term.name,
+            term.number,
+            term.weights,
+            None if term.init is None else given(term.init),
+        )
+
     def _lerp(self, left: Term, right: Term) -> Term | None:
         if left.op != "mul" or right.op != "mul":
             return None
@@ -133,42 +145,35 @@ def in_order(results: Iterable[Term]) -> list[Term]:
 
 def fuse(builder: Builder, results: list[Term]) -> list[Term]:
     """Rewrites sums with a product in them, where nothing else needs that product."""
-    uses: dict[Term, int] = {}
-    for term in in_order(results):
-        for operand in term.operands:
-            uses[operand] = uses.get(operand, 0) + 1
-    for result in results:
-        uses[result] = uses.get(result, 0) + 1
+    order = in_order(results)
+    uses = Counter(operand for term in order for operand in term.operands)
+    uses.update(results)
+    single = {term for term in order if uses[term] == 1 and term.size is not None}
     fused: dict[Term, Term] = {}
-
-    def once(term: Term, op: str) -> bool:
-        return term.op == op and uses[term] == 1 and term.size is not None
-
-    for term in in_order(results):
-        args = term.args
-        new: tuple[str, tuple[Term, ...]] = (term.op, args)
-        if term.op == "add":
-            for m, other in ((args[1], args[0]), (args[0], args[1])):
-                if once(m, "mul"):
-                    new = ("muladd", (*m.args, other))
-                    break
-        elif term.op == "sub" and once(args[1], "mul"):
-            new = ("negmuladd", (*args[1].args, args[0]))
-        elif term.op == "sub" and once(args[0], "mul"):
-            new = ("mulsub", (*args[0].args, args[1]))
-        elif term.op == "mul":
-            for rest, other in (args, args[::-1]):
-                if once(rest, "sub") and _is_one_minus(rest, rest.args[1]):
-                    new = ("negmuladd", (rest.args[1], other, other))
-                    break
-        op, new_args = new
-        fused[term] = builder._make(
-            op,
-            tuple(fused[a] for a in new_args),
-            term.size,
-            term.name,
-            term.number,
-            term.weights,
-            None if term.init is None else fused[term.init],
-        )
+    for term in order:
+        fused[term] = builder.over(_fused(term, single), fused.__getitem__)
     return [fused[r] for r in results]
+
+
+def _fused(term: Term, single: set[Term]) -> Term:
+    """`term` with a product, or the 1 - g of a product, drawn into it if it is in `single`."""
+
+    def drawn_in(operand: Term, op: str) -> bool:
+        return operand.op == op and operand in single
+
+    if term.op == "add":
+        left, right = term.args
+        for product, other in ((right, left), (left, right)):
+            if drawn_in(product, "mul"):
+                return replace(term, op="muladd", args=(*product.args, other))
+    elif term.op == "sub":
+        left, right = term.args
+        if drawn_in(right, "mul"):
+            return replace(term, op="negmuladd", args=(*right.args, left))
+        if drawn_in(left, "mul"):
+            return replace(term, op="mulsub", args=(*left.args, right))
+    elif term.op == "mul":
+        for rest, other in (term.args, term.args[::-1]):
+            if drawn_in(rest, "sub") and _is_one_minus(rest, rest.args[1]):
+                return replace(term, op="negmuladd", args=(rest.args[1], other, other))
+    return term

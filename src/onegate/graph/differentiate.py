@@ -52,11 +52,7 @@ def step_code(graph: Graph) -> StepCode:
         terms[node] = _term(builder, graph, node, terms)
     results = [terms[r] for r in graph.results]
     forward = in_order(results)
-    backward = _Backward(builder, graph, forward, results)
-    kept, outputs = backward.finish()
-    count = len(results)
-    fused = fuse(builder, [*results, *kept])
-    return StepCode(tuple(fused[:count]), tuple(fused[count:]), *outputs)
+    return _Backward(builder, graph, forward, results).finish()
 
 
 def _term(builder: Builder, graph: Graph, node: Value, terms: dict[Value, Term]) -> Term:
@@ -160,53 +156,44 @@ class _Backward:
             if operand.op != "input" and operand in self.active:
                 self.through.setdefault(operand, []).append((g, key))
 
-    def finish(
-        self,
-    ) -> tuple[
-        list[Term],
-        tuple[
-            tuple[Term | None, ...],
-            Term | None,
-            tuple[tuple[str, Term], ...],
-            tuple[MapGradient, ...],
-        ],
-    ]:
+    def finish(self) -> StepCode:
         """Replaces forward terms in the gradients by what is stored, and gathers the results."""
         g = self.gradient
-        states = [t for s in self.graph.states for t in self._leaves("state", s.name)]
-        by_name = {t.name: g.get(t) for t in states}
-        grads = [by_name.get(s.name) for s in self.graph.states]
-        inputs = [g.get(t) for t in self._leaves("input", self.graph.input.name)]
+        grads = [self._of_leaf("state", s.name) for s in self.graph.states]
+        grad_input = self._of_leaf("input", self.graph.input.name)
         biases = {m.bias for m in self.graph.maps.values()}
-        vectors = [(t, g[t]) for t in self.forward if t.op == "vector" and t in g]
-        vectors = [(t, d) for t, d in vectors if t.name not in biases]
-        products = [t for t in self.forward if t.op == "product" and t in g]
-        store = _Store(self.b, self.results, self.graph)
-        roots: list[Term] = [t for t in [*grads, *inputs] if t is not None]
-        roots += [d for _, d in vectors]
+        learned = [t for t in self.forward if t.op in ("vector", "product") and t in g]
+        vectors = [t for t in learned if t.op == "vector" and t.name not in biases]
+        products = [t for t in learned if t.op == "product"]
+        roots = [t for t in (*grads, grad_input) if t is not None]
+        roots += [g[v] for v in vectors]
         for p in products:
             roots += [g[p], *p.args]
-        replaced = store.replace(roots)
-        new = dict(zip(roots, fuse(self.b, replaced), strict=True))
-        maps = tuple(
-            MapGradient(
-                new[g[p]],
-                tuple(new[a] for a in p.args),
-                p.weights,
-                None if p.init is None else p.init.name,
-            )
-            for p in products
+        store = _Store(self.b, self.results, self.graph)
+        new = dict(zip(roots, fuse(self.b, store.replace(roots)), strict=True))
+        forward = fuse(self.b, [*self.results, *store.kept])
+        count = len(self.results)
+        return StepCode(
+            results=tuple(forward[:count]),
+            kept=tuple(forward[count:]),
+            grads=tuple(None if t is None else new[t] for t in grads),
+            grad_input=None if grad_input is None else new[grad_input],
+            grad_vectors=tuple((v.name, new[g[v]]) for v in vectors),
+            maps=tuple(
+                MapGradient(
+                    new[g[p]],
+                    tuple(new[a] for a in p.args),
+                    p.weights,
+                    None if p.init is None else p.init.name,
+                )
+                for p in products
+            ),
         )
-        out = (
-            tuple(None if t is None else new[t] for t in grads),
-            next((new[t] for t in inputs if t is not None), None),
-            tuple((t.name, new[d]) for t, d in vectors),
-            maps,
-        )
-        return store.kept, out
 
-    def _leaves(self, op: str, name: str) -> list[Term]:
-        return [t for t in self.forward if t.op == op and t.name == name]
+    def _of_leaf(self, op: str, name: str) -> Term | None:
+        """The gradient of a leaf, None where no result depends on it."""
+        leaves = (t for t in self.forward if t.op == op and t.name == name)
+        return next((self.gradient[t] for t in leaves if t in self.gradient), None)
 
 
 class _Store:
@@ -241,15 +228,7 @@ class _Store:
             if term not in self.kept:
                 self.kept.append(term)
             return self.b.leaf("keep", str(self.kept.index(term)), term.size or 0)
-        return self.b._make(
-            term.op,
-            tuple(self._get(a) for a in term.args),
-            term.size,
-            term.name,
-            term.number,
-            term.weights,
-            None if term.init is None else self._get(term.init),
-        )
+        return self.b.over(term, self._get)
 
     def _is_forward(self, term: Term) -> bool:
         """Forward terms do not depend on a gradient."""
