@@ -97,13 +97,26 @@ class _Trace:
         return self._make("vector", (), size, declared.name)
 
     def finish(self, returned: Any, local_names: dict[int, str]) -> Graph:
-        unit = self.unit
         results = returned if isinstance(returned, tuple) else (returned,)
+        self._check(results)
+        needed = set(_in_order(results))
+        nodes = tuple(v for v in self.made.values() if v in needed)
+        maps, parameters = self._parameters(nodes)
+        names = {n: local_names[id(n)] for n in nodes if id(n) in local_names}
+        return Graph(
+            self.unit, self.input_size, self.hidden_size, self.bias, self.input, self.states,
+            results, nodes, maps, names, parameters,
+        )  # fmt: skip
+
+    def _check(self, results: tuple[Any, ...]) -> None:
+        """Refuses what `step` returned if it is not one value of its own for each state."""
+        unit = self.unit
         if len(results) != len(self.states):
             raise UnitError(
                 f"{unit.name}: step returns {len(results)} value(s) for the states "
                 f"{unit.states}; return every state, in that order"
             )
+        known = {self.input, *self.states}
         for name, state, result in zip(unit.states, self.states, results, strict=True):
             if not isinstance(result, Value) or result.trace is not self:
                 raise UnitError(f"{unit.name}: the new {name} is {result!r}, not a value of step")
@@ -111,18 +124,8 @@ class _Trace:
                 raise UnitError(
                     f"{unit.name}: the new {name} has size {result.size}, the state {state.size}"
                 )
-        needed = set(_in_order(results))
-        nodes = tuple(v for v in self.made.values() if v in needed)
-        reachable = {self.input, *self.states}
-        for name, result in zip(unit.states, results, strict=True):
-            if not reachable & set(_in_order((result,))):
+            if known.isdisjoint(_in_order((result,))):
                 raise UnitError(f"{unit.name}: the new {name} depends on neither input nor state")
-        maps, parameters = self._parameters(nodes)
-        names = {n: local_names[id(n)] for n in nodes if id(n) in local_names}
-        return Graph(
-            unit, self.input_size, self.hidden_size, self.bias, self.input, self.states,
-            tuple(results), nodes, maps, names, parameters,
-        )  # fmt: skip
 
     def _parameters(
         self, nodes: tuple[Value, ...]

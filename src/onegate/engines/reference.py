@@ -79,23 +79,11 @@ def _one_pass(
     # torch.compile looks through the cache, and warns of it.
     schedule = (stages.__wrapped__ if torch.compiler.is_compiling() else stages)(graph)
     parameters = direction.parameters
-    values: Values = {graph.input: x}
-    for node in graph.nodes:
-        if node.op == "constant":
-            values[node] = node.number
-        elif node.op == "vector":
-            values[node] = parameters[node.name]
+    values = _known(graph, x, parameters)
     sums = _before(schedule, values, parameters)
     over_time = [(n, values[n].unbind(0)) for n in schedule.given if _varies(values[n])]
     products = {
-        product: (
-            _each_step(sums.get(product), x.shape[0]),
-            # (operand, matrix (size of the operand, size of the results))
-            [
-                (operand, _joined(keys, parameters).mT)
-                for operand, keys in zip(product.operands, product.weights, strict=True)
-            ],
-        )
+        product: (_each_step(sums.get(product), x.shape[0]), _factors(product, parameters))
         for product in schedule.step
         if isinstance(product, Product)
     }
@@ -118,6 +106,25 @@ def _one_pass(
         states = new
         outputs.append(states[0])
     return torch.stack(outputs[::-1] if backward else outputs), states
+
+
+def _known(graph: Graph, x: Tensor, parameters: Parameters) -> Values:
+    """The input, the numbers and the learned vectors."""
+    values: Values = {graph.input: x}
+    for node in graph.nodes:
+        if node.op == "constant":
+            values[node] = node.number
+        elif node.op == "vector":
+            values[node] = parameters[node.name]
+    return values
+
+
+def _factors(product: Product, parameters: Parameters) -> list[tuple[Value, Tensor]]:
+    """Each operand, and its matrix (size of the operand, size of the results)."""
+    return [
+        (operand, _joined(keys, parameters).mT)
+        for operand, keys in zip(product.operands, product.weights, strict=True)
+    ]
 
 
 def _before(schedule: Stages, values: Values, parameters: Parameters) -> dict[Product, Tensor]:
