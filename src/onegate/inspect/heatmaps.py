@@ -84,33 +84,14 @@ def draw(
     gives the order of the units.
     """
     panels = [(one, shown) for one in passes.values() for shown in shown_values(one)]
-    beside = view.kind == "image"
-    above = 0.8 if view.kind == "numbers" else 0.0
     with canvas.style():
-        drawn = drawing.Figure(
-            figsize=(_WIDTH + (1.2 if beside else 0), above + _ROW * len(panels) + 0.6)
-        )
-        ratios = [above] * (above > 0) + [_ROW] * len(panels)
-        grid = drawn.add_gridspec(
-            len(ratios), 2 if beside else 1, height_ratios=ratios,
-            width_ratios=[1.2, _WIDTH] if beside else [1],
-        )  # fmt: skip
-        if view.image is not None:
-            axes = drawn.add_subplot(grid[0, 0])
-            axes.imshow(view.image, cmap="Greys")
-            axes.set(xticks=[], yticks=[])
-            axes.grid(visible=False)
-        if view.numbers is not None:
-            _numbers(drawn.add_subplot(grid[0, -1]), view)
-        for row, (one, shown) in enumerate(panels):
-            axes = drawn.add_subplot(grid[row + (above > 0), -1])
+        drawn, rows = _with_input(view, len(panels))
+        for (one, shown), axes in zip(panels, rows, strict=True):
             _heat(drawn, axes, _values(one, shown, view, measured[one.name]), shown)
             several = f"{pass_label(one.name)}\n" if len(passes) > 1 else ""
             axes.set_ylabel(f"{several}{shown.name}", rotation=0, ha="right", va="center")
-            last = row == len(panels) - 1
-            axes.tick_params(labelbottom=last)
-            if last:
-                _time(axes, view)
+            axes.tick_params(labelbottom=axes is rows[-1])
+        _time(rows[-1], view)
         name = f"heatmap-{label.replace(' ', '-')}-{view.number}-{training}"
         answer = f" ({view.answer})" if view.answer else ""
         return finished(
@@ -120,6 +101,24 @@ def draw(
             f"Heat maps of {label} on example {view.number}.",
             _rows(panels, view),
         )  # fmt: skip
+
+
+def _with_input(view: View, count: int) -> tuple[drawing.Figure, list[Axes]]:
+    """A figure with the input, beside or above `count` empty panels, which are returned too."""
+    beside = 1.2 if view.kind == "image" else 0.0
+    above = 0.8 if view.kind == "numbers" else 0.0
+    widths = [beside, _WIDTH] if beside else [_WIDTH]
+    heights = [above, *[_ROW] * count] if above else [_ROW] * count
+    drawn = drawing.Figure(figsize=(sum(widths), sum(heights) + 0.6))
+    grid = drawn.add_gridspec(len(heights), len(widths), height_ratios=heights, width_ratios=widths)
+    if view.image is not None:
+        axes = drawn.add_subplot(grid[0, 0])
+        axes.imshow(view.image, cmap="Greys")
+        axes.set(xticks=[], yticks=[])
+        axes.grid(visible=False)
+    if view.numbers is not None:
+        _numbers(drawn.add_subplot(grid[0, -1]), view)
+    return drawn, [drawn.add_subplot(grid[row - count, -1]) for row in range(count)]
 
 
 def _values(one: Pass, shown: Shown, view: View, measured: PassMeasures) -> NDArray[np.float64]:

@@ -72,19 +72,36 @@ def measured_spans(one: Pass, disturbances: int = 4) -> dict[str, Tensor]:
     writes a constant share f and sees no other unit, and can never be longer than the rest of the
     sequence: a unit with a longer memory comes out shorter. A unit that does not respond has NaN.
     """
-    generator = torch.Generator().manual_seed(0)
-    x = one.own_order(one.input).detach()
-    steps, batch, width = x.shape
-    lengths = one.inside.sum(0)
     places = torch.linspace(0, 0.5, disturbances + 1)[:-1]
-    at = (places[:, None] * lengths.cpu()).long().flatten()  # (disturbances * B,)
-    tangent = torch.zeros(steps, disturbances * batch, width)
-    direction = torch.randn(disturbances * batch, width, generator=generator)
-    tangent[at, torch.arange(len(at))] = direction
-    rows = one.inside.repeat(1, disturbances)
-    lengths = lengths.repeat(disturbances)
-    start = tuple(state.detach().repeat(disturbances, 1) for state in one.start)
-    parameters = {key: value.detach() for key, value in one.parameters.items()}
+    at = (places[:, None] * one.inside.sum(0).cpu()).long().flatten()  # (disturbances * B,)
+    responses = _responses(one, at, disturbances)
+    inside = one.inside.repeat(1, disturbances)
+    lag = (torch.arange(len(inside))[:, None] - at + 1).to(inside.device).double()
+    counts = (inside & (lag > 0)).unsqueeze(-1)
+    found = {}
+    for name, response in zip(one.graph.unit.states, responses, strict=True):
+        strength = torch.where(counts, response.abs().double(), 0.0)
+        total = strength.sum((0, 1))
+        found[name] = (strength * lag.unsqueeze(-1)).sum((0, 1)) / total
+    return found
+
+
+def _responses(one: Pass, at: Tensor, disturbances: int) -> tuple[Tensor, ...]:
+    """Derivative of each state (T, disturbances * B, size) by a random change of the input.
+
+    at: the step of the change, by row of a batch that is repeated `disturbances` times.
+    """
+    x = one.own_order(one.input).detach().repeat(1, disturbances, 1)
+    steps, rows, width = x.shape
+    change = torch.zeros(steps, rows, width)
+    change[at, torch.arange(rows)] = torch.randn(
+        rows, width, generator=torch.Generator().manual_seed(0)
+    )
+    direction = Direction(
+        tuple(state.detach().repeat(disturbances, 1) for state in one.start),
+        {key: value.detach() for key, value in one.parameters.items()},
+    )
+    lengths = one.inside.sum(0).repeat(disturbances)
 
     def states(x: Tensor) -> tuple[Tensor, ...]:
         seen: list[list[Tensor]] = [[x] * steps for _ in one.graph.results]
@@ -93,16 +110,8 @@ def measured_spans(one: Pass, disturbances: int = 4) -> dict[str, Tensor]:
             for place, result in enumerate(one.graph.results):
                 seen[place][t] = values[result]
 
-        reference.run(one.graph, x, [Direction(start, parameters)], lengths, watch)
+        reference.run(one.graph, x, [direction], lengths, watch)
         return tuple(torch.stack(state) for state in seen)
 
-    repeated = x.repeat(1, disturbances, 1)
-    responses = torch.func.jvp(states, (repeated,), (tangent.to(x),))[1]
-    lag = (torch.arange(steps)[:, None] - at + 1).to(x.device).double()
-    counts = (rows & (lag > 0)).unsqueeze(-1)
-    found = {}
-    for name, response in zip(one.graph.unit.states, responses, strict=True):
-        strength = torch.where(counts, response.abs().double(), 0.0)
-        total = strength.sum((0, 1))
-        found[name] = (strength * lag.unsqueeze(-1)).sum((0, 1)) / total
-    return found
+    responses: tuple[Tensor, ...] = torch.func.jvp(states, (x,), (change.to(x),))[1]
+    return responses
