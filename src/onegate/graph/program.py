@@ -165,10 +165,10 @@ def _backward(
     built = out.code()
     maps = tuple(
         MapSums(
-            out.chunk_slot(m.output),
+            out.chunk_home[m.output],
             -1 if m.bias is None else keys[m.bias],
             tuple(
-                (out.chunk_slot(o) if o.op not in lasting else out.slot_of(o), keys[w])
+                (out.slot_of(o) if o.op in lasting else out.chunk_home[o], keys[w])
                 for o, w in zip(m.operands, m.weights, strict=True)
             ),
         )
@@ -190,6 +190,7 @@ class _Assembler:
     # where it is computed to; any other is a copy.
     deliveries: list[tuple[Term, str, int, int]] = field(default_factory=list)
     chunks: list[int] = field(default_factory=list)
+    temps: list[int] = field(default_factory=list)
     home: dict[Term, int] = field(default_factory=dict)
     chunk_home: dict[Term, int] = field(default_factory=dict)
 
@@ -207,9 +208,6 @@ class _Assembler:
             self.chunks.append(term.size or 0)
             self.deliver(term, "chunk", len(self.chunks) - 1)
             self.chunk_home[term] = self.slot("chunk", len(self.chunks) - 1, term.size or 0)
-
-    def chunk_slot(self, term: Term) -> int:
-        return self.chunk_home[term]
 
     def slot_of(self, term: Term, size: int = 0) -> int:
         """Slot of a term that is a leaf or has been computed."""
@@ -277,7 +275,6 @@ class _Assembler:
         flat = [t for group in order for t in group]
         last_use = {o: i for i, t in enumerate(flat) for o in t.operands}
         last_use.update(dict.fromkeys(to_the_end, len(flat)))
-        self.temps: list[int] = []
         free: dict[int, list[int]] = {}
         temp_of: dict[Term, int] = {}
 
