@@ -13,9 +13,10 @@ from onegate.compare import Request
 from onegate.models import build, count_parameters
 from onegate.recipes import Recipe, RecipeError, override, recipe
 from onegate.results import Comparison, RunError, RunFolder, comparisons, run_name
-from onegate.sweep import estimates, local
+from onegate.sweep import estimates
 from onegate.trainer import Trainer
 from tests import small_data
+from tests.sweep.made import run_quickly
 
 SMALL = ("data.train=60", "data.valid=20", "data.test=20", "model.hidden_size=8", "batch_size=20",
          "length=1")  # fmt: skip
@@ -25,9 +26,7 @@ ASKED = Request("adding", "tuned", ("mgu", "gru"), (0, 1), settings=SMALL)
 @pytest.fixture(autouse=True)
 def quick(monkeypatch: pytest.MonkeyPatch) -> None:
     small_data.use(monkeypatch)
-    monkeypatch.setattr(estimates, "_SECONDS_A_MEASUREMENT", 0.0)
-    monkeypatch.setattr(estimates, "_ROUNDS", 2)
-    monkeypatch.setattr(local, "cores", lambda: 1)  # in this process, which has the small data
+    run_quickly(monkeypatch, rounds=2)
 
 
 def test_every_unit_runs_with_every_seed_and_the_table_is_stored(tmp_path: Path) -> None:

@@ -11,9 +11,9 @@ from onegate import data, reproduce
 from onegate.compare import Request
 from onegate.recipes import TASKS, values
 from onegate.results import comparisons, finished_runs, run_name
-from onegate.sweep import estimates, local
 from onegate.training import train
 from tests import small_data
+from tests.sweep.made import run_quickly
 
 SMALL = ("data.train=60", "data.valid=20", "data.test=20", "model.hidden_size=8", "batch_size=20")
 ADDING = Request("adding", "tuned", seeds=(0,), settings=(*SMALL, "length=2"))
@@ -27,9 +27,7 @@ TEXT = Request(
 @pytest.fixture(autouse=True)
 def quick(monkeypatch: pytest.MonkeyPatch) -> None:
     small_data.use(monkeypatch)
-    monkeypatch.setattr(estimates, "_SECONDS_A_MEASUREMENT", 0.0)
-    monkeypatch.setattr(estimates, "_ROUNDS", 1)
-    monkeypatch.setattr(local, "cores", lambda: 1)  # in this process, which has the small data
+    run_quickly(monkeypatch)
 
 
 def test_the_quick_plan_has_all_five_tasks_and_both_units() -> None:

@@ -11,12 +11,12 @@ from pathlib import Path
 
 import pytest
 from tests import small_data
+from tests.sweep.made import run_quickly
 
 from onegate import reproduce
 from onegate.cli import main
 from onegate.compare import Request
 from onegate.results import Run
-from onegate.sweep import estimates, local
 
 SMALL = ["data.train=200", "data.valid=50", "data.test=50", "model.hidden_size=5", "batch_size=20",
          "length=2"]  # fmt: skip
@@ -26,9 +26,7 @@ SETTINGS = [word for setting in SMALL for word in ("--set", setting)]
 @pytest.fixture(autouse=True)
 def quick(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     small_data.use(monkeypatch)
-    monkeypatch.setattr(estimates, "_SECONDS_A_MEASUREMENT", 0.0)
-    monkeypatch.setattr(estimates, "_ROUNDS", 1)
-    monkeypatch.setattr(local, "cores", lambda: 1)
+    run_quickly(monkeypatch)
     monkeypatch.chdir(tmp_path)
 
 

@@ -6,18 +6,16 @@ import signal
 from pathlib import Path
 
 import pytest
-from tests.sweep.made import OPTIONS, SETTINGS
+from tests.sweep.made import OPTIONS, SETTINGS, run_quickly
 
 from onegate.cli import main
 from onegate.results import finished_runs
-from onegate.sweep import estimates, local
+from onegate.sweep import local
 
 
 @pytest.fixture(autouse=True)
 def quick(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    """One run after the other, in this process."""
-    monkeypatch.setattr(estimates, "_SECONDS_A_MEASUREMENT", 0.0)
-    monkeypatch.setattr(local, "cores", lambda: 1)
+    run_quickly(monkeypatch)
     monkeypatch.chdir(tmp_path)
 
 

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
 import torch
 
 from onegate.checkpoints import Checkpoints
 from onegate.recipes import Recipe
 from onegate.results import Run
-from onegate.sweep import Grid
+from onegate.sweep import Grid, estimates, local
 
 # Dropout and two layers, so that random numbers matter.
 SETTINGS = ("data.train=60", "data.valid=20", "data.test=20", "data.shortest=10",
@@ -23,6 +24,13 @@ def recipes(
 ) -> list[Recipe]:
     grid = Grid(("adding",), units=units, hidden=(5,), seeds=seeds, settings=(*SETTINGS, *settings))
     return grid.recipes()
+
+
+def run_quickly(monkeypatch: pytest.MonkeyPatch, rounds: int = 1) -> None:
+    """Sweeps run in this process, which may have small data; estimates take no time."""
+    monkeypatch.setattr(estimates, "_SECONDS_A_MEASUREMENT", 0.0)
+    monkeypatch.setattr(estimates, "_ROUNDS", rounds)
+    monkeypatch.setattr(local, "cores", lambda: 1)
 
 
 def same_bits(one: Path, other: Path) -> None:
