@@ -5,7 +5,6 @@ from __future__ import annotations
 from types import MappingProxyType
 
 from onegate.recipes.recipe import Model, Optimizer, PtbData, Recipe, Schedule
-from onegate.recipes.starts import as_released
 
 
 def paper(unit: str) -> Recipe:
@@ -15,7 +14,7 @@ def paper(unit: str) -> Recipe:
         name="paper",
         unit=unit,
         data=PtbData(steps=35),
-        model=Model(hidden_size=500, num_layers=2, embedding=200, **as_released(unit)),
+        model=Model(hidden_size=500, num_layers=2, embedding=200),
         optimizer=Optimizer("sgd", lr=1.0, clip_norm=5.0, loss="sum_over_steps"),
         schedule=Schedule("cosine"),
         batch_size=20,
@@ -29,7 +28,8 @@ def paper(unit: str) -> Recipe:
             "model.num_layers": "the text",
             "model.embedding": "not in the text; the table's parameter counts are those of a "
             "200-wide input",
-            "model.init": "not in the text; the default of Lasagne's gates, N(0, 0.1)",
+            "model.init": "not in the text; the layer's own. From the released code's N(0, 0.1) 100 "
+            "units learn as well, but 400 of MGU were at 8,000,000 after an epoch",
             "optimizer.kind": "not in the text; plain steps as in Zaremba et al. 2014, whose "
             "set-up it follows. MGU with 100 units came to a validation perplexity of 126 in six "
             "epochs, by Adam (lr 0.002) to 133",
