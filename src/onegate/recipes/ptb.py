@@ -28,8 +28,8 @@ def paper(unit: str) -> Recipe:
             "model.num_layers": "the text",
             "model.embedding": "not in the text; the table's parameter counts are those of a "
             "200-wide input",
-            "model.init": "not in the text; the layer's own. From the released code's N(0, 0.1) 100 "
-            "units learn as well, but 400 of MGU were at 8,000,000 after an epoch",
+            "model.init": "not in the text; the layer's own. From the released code's N(0, 0.1), "
+            "100 units learn as well, but 400 of MGU were at 8,000,000 after an epoch",
             "optimizer.kind": "not in the text; plain steps as in Zaremba et al. 2014, whose "
             "set-up it follows. MGU with 100 units came to a validation perplexity of 126 in six "
             "epochs, by Adam (lr 0.002) to 133",
