@@ -128,7 +128,7 @@ def test_the_longest_run_goes_first(tmp_path: Path) -> None:
     plan = planned(tmp_path)
     order: list[str] = []
 
-    def backend(plan: Plan, names: Sequence[str], tell: Callable[[News], None]) -> int:  # noqa: ARG001
+    def backend(plan: Plan, names: Sequence[str], tell: Callable[[News], None]) -> int:
         order.extend(names)
         return 0
 

@@ -147,3 +147,18 @@ def test_the_position_of_a_run_is_its_last_whole_line() -> None:
     lines = b'{"update": 1, "epoch": 0.5, "valid_mse": 0.25}\n{"update": 2, "ep'
     assert cluster._position(lines) == "epoch 0.50  valid_mse 0.25"
     assert cluster._position(b"") == ""
+
+
+def test_code_that_runs_go_through_is_told_apart(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(preflight, "__file__", str(tmp_path / "sweep" / "preflight.py"))
+    own, apart = tmp_path / "layers.py", tmp_path / "report" / "page.py"
+    apart.parent.mkdir()
+    own.write_text("1")
+    apart.write_text("1")
+    first = preflight.versions()
+    apart.write_text("2")
+    assert preflight.versions() == first
+    own.write_text("2")
+    assert preflight.versions() != first
