@@ -19,7 +19,8 @@ from typing import Any
 from onegate import files
 from onegate.report.groups import Group, grouped
 from onegate.report.published import find
-from onegate.results import Run, finished_runs
+from onegate.report.subjects import SUBJECTS
+from onegate.results import Comparison, Run, comparisons, finished_runs
 
 ROOT = Path(__file__).parent.parent
 RESULTS = ROOT / "results" / "bench"
@@ -45,6 +46,8 @@ def main() -> None:
     if epochs.exists():
         tables["epochs"] = _epochs(json.loads(epochs.read_text()))
     tables["results"] = _results(finished_runs(ROOT / "results" / "runs"))
+    for made in comparisons(ROOT / "results" / "comparisons"):
+        tables[f"ranking {made.task} {made.match}"] = _ranking(made)
     for page in (ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))):
         text = page.read_text()
         for name, table in tables.items():
@@ -182,6 +185,25 @@ def _results(runs: list[Run]) -> str:
             cells.append(stated.printed if stated else "")
         lines.append("| " + " | ".join(cells) + " |")
     return "\n".join(lines)
+
+
+def _ranking(made: Comparison) -> str:
+    """Units of one comparison, the best first."""
+    metric = SUBJECTS[made.task].metric
+    best_first = sorted(made.units, key=lambda row: row.mean, reverse=metric.higher_is_better)
+    lines = [
+        f"| unit | hidden units | parameters | test {metric.label} | seconds per epoch |",
+        "| --- " * 5 + "|",
+    ]
+    for row in best_first:
+        value = metric.text(row.mean, row.spread if len(row.metric_values) > 1 else None)
+        lines.append(
+            f"| `{row.unit}` | {row.hidden_size} | {row.parameters:,} | {value} | "
+            f"{row.seconds_per_epoch:.2g} |"
+        )
+    asked = " ".join(f"--set {setting}" for setting in made.settings)
+    command = f"onegate compare {made.task} --recipe {made.recipe} --match {made.match} {asked}"
+    return "\n".join([*lines, "", f"`{command.strip()}`"])
 
 
 def _measured(group: Group) -> str:
