@@ -19,8 +19,7 @@ from typing import Any
 from onegate import files
 from onegate.report.groups import Group, grouped
 from onegate.report.published import find
-from onegate.report.subjects import SUBJECTS
-from onegate.results import Comparison, Run, comparisons, finished_runs
+from onegate.results import Run, finished_runs
 
 ROOT = Path(__file__).parent.parent
 RESULTS = ROOT / "results" / "bench"
@@ -46,8 +45,6 @@ def main() -> None:
     if epochs.exists():
         tables["epochs"] = _epochs(json.loads(epochs.read_text()))
     tables["results"] = _results(finished_runs(ROOT / "results" / "runs"))
-    for made in comparisons(ROOT / "results" / "comparisons"):
-        tables[f"ranking {made.task} {made.match}"] = _ranking(made)
     for page in (ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))):
         text = page.read_text()
         for name, table in tables.items():
@@ -145,13 +142,12 @@ def _epochs(measured: dict[str, Any]) -> str:
         "| --- " * 7 + "|",
     ]
     for row in measured["rows"]:
-        ours = (row["mgu"], row["gru"], row["mgu"] / row["gru"])
-        theirs = (row["mgu_paper"], row["gru_paper"], row["mgu_paper"] / row["gru_paper"])
-        cells = [f"{ours[0]:.3g}", f"{ours[1]:.3g}", f"{ours[2]:.2f}"]
-        cells += [f"{theirs[0]:g}", f"{theirs[1]:g}", f"{theirs[2]:.2f}"]
-        lines.append(
-            f"| {TITLES[row['task']]}, {row['hidden_size']} units | " + " | ".join(cells) + " |"
-        )
+        task, size = row["task"], row["hidden_size"]
+        cells = [f"{row[unit]:.3g}" for unit in PAIR] + [f"{row['mgu'] / row['gru']:.2f}"]
+        stated = [find(task, unit, size, "seconds_per_epoch") for unit in PAIR]
+        mgu, gru = (published.value for published in stated if published)
+        cells += [f"{mgu:g}", f"{gru:g}", f"{mgu / gru:.2f}"]
+        lines.append(f"| {TITLES[task]}, {size} units | " + " | ".join(cells) + " |")
     m = measured["machine"]
     return "\n".join(
         [
@@ -185,25 +181,6 @@ def _results(runs: list[Run]) -> str:
             cells.append(stated.printed if stated else "")
         lines.append("| " + " | ".join(cells) + " |")
     return "\n".join(lines)
-
-
-def _ranking(made: Comparison) -> str:
-    """Units of one comparison, the best first."""
-    metric = SUBJECTS[made.task].metric
-    best_first = sorted(made.units, key=lambda row: row.mean, reverse=metric.higher_is_better)
-    lines = [
-        f"| unit | hidden units | parameters | test {metric.label} | seconds per epoch |",
-        "| --- " * 5 + "|",
-    ]
-    for row in best_first:
-        value = metric.text(row.mean, row.spread if len(row.metric_values) > 1 else None)
-        lines.append(
-            f"| `{row.unit}` | {row.hidden_size} | {row.parameters:,} | {value} | "
-            f"{row.seconds_per_epoch:.2g} |"
-        )
-    asked = " ".join(f"--set {setting}" for setting in made.settings)
-    command = f"onegate compare {made.task} --recipe {made.recipe} --match {made.match} {asked}"
-    return "\n".join([*lines, "", f"`{command.strip()}`"])
 
 
 def _measured(group: Group) -> str:
