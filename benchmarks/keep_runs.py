@@ -1,4 +1,4 @@
-"""Copies the small files of finished runs into results/runs, to be committed; no checkpoints.
+"""Copies the small files of finished runs, and comparisons, into results; no checkpoints.
 
 python benchmarks/keep_runs.py runs
 python benchmarks/write_tables.py
@@ -11,7 +11,7 @@ from pathlib import Path
 
 from onegate import files, results
 
-KEPT = Path(__file__).parent.parent / "results" / "runs"
+RESULTS = Path(__file__).parent.parent / "results"
 SMALL = ("recipe.json", "machine.json", "metrics.jsonl", "status.json")
 
 
@@ -20,11 +20,15 @@ def main() -> None:
     parser.add_argument("runs", type=Path, nargs="+", help="folders of runs")
     for folder in parser.parse_args().runs:
         for run in results.finished_runs(folder):
-            to = KEPT / results.run_name(run.recipe)
+            to = RESULTS / "runs" / results.run_name(run.recipe)
             to.mkdir(parents=True, exist_ok=True)
             for name in SMALL:
                 files.write(to / name, (run.folder / name).read_bytes())
             print(to.name)
+        for path in sorted(folder.glob("comparison-*.json")):
+            (RESULTS / "comparisons").mkdir(exist_ok=True)
+            files.write(RESULTS / "comparisons" / path.name, path.read_bytes())
+            print(path.name)
 
 
 if __name__ == "__main__":

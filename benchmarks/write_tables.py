@@ -13,13 +13,17 @@ A table stands between the lines `<!-- NAME -->` and `<!-- end NAME -->`; nothin
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from onegate import files
-from onegate.report.groups import Group, grouped
-from onegate.report.published import find
-from onegate.results import Run, finished_runs
+from onegate import files, units
+from onegate.graph.properties import STATED_COUNTS
+from onegate.report.groups import Group, display, grouped
+from onegate.report.published import TABLE_2_SIZES, find
+from onegate.report.subjects import SUBJECTS
+from onegate.results import Comparison, Run, comparisons, finished_runs
 
 ROOT = Path(__file__).parent.parent
 RESULTS = ROOT / "results" / "bench"
@@ -35,6 +39,37 @@ TITLES = {
 OTHERS = ("torch.nn.GRU", "torch.nn.LSTM", "Flax MGUCell (jit)", "torchrecurrent MGU")
 
 
+@dataclass(frozen=True)
+class Study:
+    """Runs of a recipe with some fields replaced; `fixed` ones are the same in all of them."""
+
+    name: str
+    task: str
+    recipe: str
+    varied: tuple[str, ...]
+    fixed: Mapping[str, Any] = field(default_factory=dict)
+    units: tuple[str, ...] = PAIR
+
+
+FORGET_BIAS = ("model.init", "model.init_value")
+STUDIES = (
+    Study("halved rows", "mnist_rows", "flow", ("optimizer.lr",)),
+    Study("halved imdb", "imdb", "flow", ("optimizer.lr",)),
+    Study(
+        "readings", "imdb", "flow",
+        ("data.input", "data.scale", "data.long", "data.padding", "model.readout"),
+        {"length": 10.0}, ("mgu",),
+    ),
+    Study("lengths", "adding", "tuned", ("data.shortest", "data.longest"), {"length": 30.0}),
+    Study(
+        "forget bias adding", "adding", "tuned", FORGET_BIAS, {"length": 20.0}, ("mgu", "lstm")
+    ),
+    Study(
+        "forget bias rows", "mnist_rows", "tuned", FORGET_BIAS, {"length": 5.0}, ("mgu", "lstm")
+    ),
+)  # fmt: skip
+
+
 def main() -> None:
     paper = json.loads((RESULTS / "paper.json").read_text())
     tables = {"speed": _speed(paper), "figures": _figures(paper), "units": _units(paper)}
@@ -44,7 +79,14 @@ def main() -> None:
     epochs = ROOT / "results" / "time_per_epoch.json"
     if epochs.exists():
         tables["epochs"] = _epochs(json.loads(epochs.read_text()))
-    tables["results"] = _results(finished_runs(ROOT / "results" / "runs"))
+    runs = finished_runs(ROOT / "results" / "runs")
+    tables["results"] = _results(runs)
+    tables["table 2"] = _table_2(runs)
+    tables["parameters"] = _parameters()
+    for study in STUDIES:
+        tables[study.name] = _study(runs, study)
+    for made in comparisons(ROOT / "results" / "comparisons"):
+        tables[f"ranking {made.task} {made.match}"] = _ranking(made)
     for page in (ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))):
         text = page.read_text()
         for name, table in tables.items():
@@ -181,6 +223,83 @@ def _results(runs: list[Run]) -> str:
             cells.append(stated.printed if stated else "")
         lines.append("| " + " | ".join(cells) + " |")
     return "\n".join(lines)
+
+
+def _table_2(runs: list[Run]) -> str:
+    """The paper's Table 2: perplexities on Penn TreeBank by number of hidden units."""
+    quantities = ("valid_perplexity", "test_perplexity")
+    heads = [f"{q.split('_')[0]}, {unit.upper()}" for q in quantities for unit in PAIR]
+    lines = [
+        "| hidden units | " + " | ".join(f"{head}: ours | paper" for head in heads) + " |",
+        "| --- " * (2 * len(heads) + 1) + "|",
+    ]
+    ours: dict[tuple[str, int], Group] = {
+        (group.unit, group.hidden_size): group
+        for group in grouped(runs)
+        if group.task == "ptb" and group.recipe.name == "paper" and group.is_as_named
+    }
+    for size in TABLE_2_SIZES:
+        cells = []
+        for quantity in quantities:
+            for unit in PAIR:
+                group, stated = ours.get((unit, size)), find("ptb", unit, size, quantity)
+                mean = group.mean(quantity) if group else None
+                cells += ["" if mean is None else f"{mean:.2f}", stated.printed if stated else ""]
+        lines.append(f"| {size} | " + " | ".join(cells) + " |")
+    return "\n".join(lines)
+
+
+def _parameters() -> str:
+    """What the paper states, the same counted in its way, and every number that is learned."""
+    lines = ["| task | units | stated | counted so | exact |", "| --- " * 5 + "|"]
+    for one in STATED_COUNTS:
+        unit = units.get(one.unit)
+        papers = one.papers(unit)
+        lines.append(
+            f"| {one.task} | {one.hidden_size} `{one.unit}` | {one.stated:,} | "
+            f"{'not known' if papers is None else format(papers, ',')} | {one.ours(unit):,} |"
+        )
+    return "\n".join(lines)
+
+
+def _study(runs: list[Run], study: Study) -> str:
+    """One row for each setting of the fields that a study varies."""
+    rows: dict[str, dict[str, str]] = {}
+    for group in grouped(runs):
+        here = {change.path: change.here for change in group.changes}
+        if (group.task, group.recipe.name) != (study.task, study.recipe):
+            continue
+        if here.keys() - study.fixed.keys() - {*study.varied} or study.fixed.items() - here.items():
+            continue
+        varied = [f"`{path}={here[path]}`" for path in study.varied if path in here]
+        rows.setdefault(", ".join(varied) or "as it is", {})[group.unit] = _measured(group)
+    named = " ".join([f"`{study.recipe}`", *(f"`{k}={v}`" for k, v in study.fixed.items())])
+    lines = [
+        f"| {named}, with | " + " | ".join(display(unit) for unit in study.units) + " |",
+        "| --- " * (len(study.units) + 1) + "|",
+    ]
+    for varied, values in rows.items():
+        cells = [values.get(unit, "") for unit in study.units]
+        if any(cells):
+            lines.append(f"| {varied} | " + " | ".join(cells) + " |")
+    return "\n".join([*lines, "", f"Test {SUBJECTS[study.task].metric.label}."])
+
+
+def _ranking(made: Comparison) -> str:
+    """Units of one comparison, the best first."""
+    metric = SUBJECTS[made.task].metric
+    best_first = sorted(made.units, key=lambda row: row.mean, reverse=metric.higher_is_better)
+    lines = [
+        f"| unit | hidden units | parameters | test {metric.label} |",
+        "| --- " * 4 + "|",
+    ]
+    for row in best_first:
+        value = metric.text(row.mean, row.spread if len(row.metric_values) > 1 else None)
+        lines.append(f"| `{row.unit}` | {row.hidden_size} | {row.parameters:,} | {value} |")
+    asked = " ".join(f"--set {setting}" for setting in made.settings)
+    seeds = len(made.units[0].metric_values)
+    command = f"onegate compare {made.task} --recipe {made.recipe} --match {made.match}"
+    return "\n".join([*lines, "", f"`{command} --seeds {seeds} {asked}` with `--units` as above."])
 
 
 def _measured(group: Group) -> str:
