@@ -53,6 +53,7 @@ class Study:
 
 FORGET_BIAS = ("model.init", "model.init_value")
 STUDIES = (
+    Study("readings adding", "adding", "paper", ("data.variant",)),
     Study("halved rows", "mnist_rows", "flow", ("optimizer.lr",)),
     Study("halved imdb", "imdb", "flow", ("optimizer.lr",)),
     Study(
