@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 from pathlib import Path
 
@@ -9,6 +10,7 @@ import pytest
 import torch
 
 from onegate.bench import shapes
+from onegate.bench.compare import Outcome, compare
 from onegate.bench.figures import BY_SHAPE, UNITS_NEEDED
 from onegate.cli import bench, main
 from onegate.engines.native import library
@@ -123,3 +125,18 @@ def test_bad_arguments_are_refused_before_anything_runs(
 def test_bad_numbers_are_refused(arguments: list[str]) -> None:
     with pytest.raises(SystemExit):
         main(["bench", *arguments])
+
+
+def test_a_run_that_is_broken_off_leaves_the_shapes_that_were_measured(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def until_the_second(shape: shapes.Shape, *args: object, **kwargs: object) -> Outcome:
+        if shape.batch == 3:
+            raise KeyboardInterrupt
+        return compare(shape, *args, **kwargs)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(bench, "compare", until_the_second)
+    path = tmp_path / "speed.json"
+    with contextlib.suppress(KeyboardInterrupt):
+        main(["bench", "--shape", "2,2,2,3", "2,3,2,3", "--seconds", "0", "--json", str(path)])
+    assert [s["shape"]["batch"] for s in json.loads(path.read_text("utf-8"))["shapes"]] == [2]

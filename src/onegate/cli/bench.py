@@ -11,7 +11,7 @@ from rich.console import Console
 
 from onegate import files
 from onegate.bench import plot
-from onegate.bench.compare import compare, run_sweep
+from onegate.bench.compare import Outcome, Sweep, compare, run_sweep
 from onegate.bench.contestants import ENGINES, TORCH_GRU, Contestant, ours, peers
 from onegate.bench.figures import UNITS_NEEDED, verdicts
 from onegate.bench.report import Report, load
@@ -70,22 +70,29 @@ def run(args: argparse.Namespace) -> int:
     asked, shapes, busy = _units(args), _shapes(args), load()
     units = dict.fromkeys([*asked, *(UNITS_NEEDED if args.check else ())])
     contestants = [ours(unit, engine) for unit in units for engine in ENGINES] + peers()
-    outcomes = []
+    outcomes: list[Outcome] = []
+    sweeps: list[Sweep] = []
+
+    def so_far() -> Report:
+        judged = verdicts(outcomes, sweeps) if args.check else []
+        report = Report(args.seconds, outcomes, sweeps, judged, busy)
+        if args.json:  # after every shape, so that a long run that is broken off leaves the others
+            files.write_json(args.json, report.to_json())
+        return report
+
     for shape in shapes:
         _say(f"{shape.name}: {shape.describe()}; {len(contestants)} contestants")
         outcomes.append(compare(shape, contestants, args.seconds, memory=args.memory or args.check))
+        so_far()
     swept = _swept_contestants(asked)
-    sweeps = [
-        run_sweep(field, PAPER[SWEEP_BASE], swept, args.seconds, say=_say) for field in args.sweep
-    ]
-    judged = verdicts(outcomes, sweeps) if args.check else []
-    report = Report(args.seconds, outcomes, sweeps, judged, busy)
+    for field in args.sweep:
+        sweeps.append(run_sweep(field, PAPER[SWEEP_BASE], swept, args.seconds, say=_say))
+        so_far()
+    report = so_far()
     _print(report)
-    if args.json:
-        files.write_json(args.json, report.to_json())
     if args.plot:
         plot.write_plot(report, args.plot)
-    return 1 if args.strict and any(verdict.met is False for verdict in judged) else 0
+    return 1 if args.strict and any(verdict.met is False for verdict in report.verdicts) else 0
 
 
 def _units(args: argparse.Namespace) -> list[str]:
