@@ -19,14 +19,16 @@ def summed_cross_entropy(states: Tensor, weight: Tensor, bias: Tensor, targets: 
     together with the loss, some rows at a time, in the memory of these rows' probabilities; torch's
     own functions hold three arrays (N, V) at once. First derivatives only.
     """
-    loss: Tensor = _SummedCrossEntropy.apply(states, weight, bias, targets)  # type: ignore[no-untyped-call]
+    learning = torch.is_grad_enabled()
+    loss: Tensor = _SummedCrossEntropy.apply(states, weight, bias, targets, learning)  # type: ignore[no-untyped-call]
     return loss
 
 
 class _SummedCrossEntropy(torch.autograd.Function):
     @staticmethod
-    def forward(ctx: Any, states: Tensor, weight: Tensor, bias: Tensor, targets: Tensor) -> Tensor:
-        learning = any(ctx.needs_input_grad)
+    def forward(
+        ctx: Any, states: Tensor, weight: Tensor, bias: Tensor, targets: Tensor, learning: bool
+    ) -> Tensor:
         if learning:
             to_states, to_weight, to_bias = map(torch.zeros_like, (states, weight, bias))
             ctx.save_for_backward(to_states, to_weight, to_bias)
@@ -48,4 +50,4 @@ class _SummedCrossEntropy(torch.autograd.Function):
     @staticmethod
     @once_differentiable
     def backward(ctx: Any, scale: Tensor) -> tuple[Tensor | None, ...]:
-        return (*(gradient * scale for gradient in ctx.saved_tensors), None)
+        return (*(gradient * scale for gradient in ctx.saved_tensors), None, None)
