@@ -61,7 +61,10 @@ STUDIES = (
         ("data.input", "data.scale", "data.long", "data.padding", "model.readout"),
         {"length": 10.0}, ("mgu",),
     ),
-    Study("weight decay", "ptb", "paper", ("optimizer.weight_decay",), {"data.train": 300_000}, ("mgu",)),
+    Study(
+        "weight decay", "ptb", "paper", ("optimizer.weight_decay",), {"data.train": 300_000},
+        ("mgu",),
+    ),
     Study("lengths", "adding", "tuned", ("data.shortest", "data.longest"), {"length": 30.0}),
     Study(
         "forget bias adding", "adding", "tuned", FORGET_BIAS, {"length": 20.0}, ("mgu", "lstm")

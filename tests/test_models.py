@@ -100,8 +100,8 @@ def test_values_are_scored_by_squared_error() -> None:
     torch.testing.assert_close(score.loss, ((model(x)[:, 0] - y) ** 2).sum())
 
 
-def language_model(unit: str = "mgu", **more: object) -> LanguageModel:
-    asked = Model(hidden_size=6, num_layers=2, embedding=6, **REFERENCE, **more)  # type: ignore[arg-type]
+def language_model(unit: str = "mgu", embedding: int = 6, **more: object) -> LanguageModel:
+    asked = Model(hidden_size=6, num_layers=2, embedding=embedding, **REFERENCE, **more)  # type: ignore[arg-type]
     return LanguageModel(unit, asked, Shape(11, 11, 0, "word")).double()
 
 
@@ -148,6 +148,19 @@ def test_a_tied_embedding_is_one_matrix() -> None:
     torch.testing.assert_close(other(words)[0], tied(words)[0])
     with pytest.raises(ValueError, match=r"another model.*head\.weight"):
         load_weights(other, dict(free.named_parameters()))
+
+
+def test_a_narrower_tied_embedding_is_reached_through_a_matrix() -> None:
+    model = language_model(tie_embedding=True, embedding=4)
+    assert model.head.weight is model.embedding.weight
+    words = torch.randint(11, (4, 2))
+    seen, _ = model(words)
+    states, _ = model.recurrent(model.embedding(words))
+    torch.testing.assert_close(seen, states @ model.between.weight.T)
+    assert seen.shape == (4, 2, 4)
+    score, _ = model.score(Batch(words, words), None)
+    score.loss.backward()
+    assert all(p.grad is not None and p.grad.any() for p in model.parameters())
 
 
 def test_dropout_acts_in_training_alone() -> None:

@@ -108,20 +108,16 @@ def match_parameters(asked: Sequence[Recipe], task: Task) -> list[Recipe]:
             size += 1
         around = (s for s in (size - 1, size) if s)
         best = min(around, key=lambda s: abs(_parameters(recipe, task, s) - target))
-        changes: dict[str, Any] = {"model.hidden_size": best}
-        if recipe.model.tie_embedding:
-            changes["model.embedding"] = best
-        matched.append(recipes.replaced(recipe, changes))
+        matched.append(recipes.replaced(recipe, {"model.hidden_size": best}))
     return matched
 
 
 def _parameters(recipe: Recipe, task: Task, hidden_size: int) -> int:
     """Parameters of the recurrent layers at a hidden size."""
     model = recipe.model
-    width = model.embedding or task.shape.inputs
     return parameter_count(
         units.get(recipe.unit, **model.unit_options),
-        hidden_size if model.tie_embedding else width,
+        model.embedding or task.shape.inputs,
         hidden_size,
         model.num_layers,
         2 if model.bidirectional else 1,

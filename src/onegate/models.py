@@ -92,21 +92,30 @@ class SequenceModel(TaskModel):
 
 
 class LanguageModel(TaskModel):
-    """The next word at every step."""
+    """The next word at every step.
+
+    A tied head scores words by their vectors; if these are not as wide as the states, a matrix
+    stands between.
+    """
 
     def __init__(self, unit: str, model: Model, shape: Shape) -> None:
         super().__init__()
         self.embedding = _embedding(shape.inputs, model)
         self.recurrent = _recurrent(unit, model, model.embedding)
         self.dropout = nn.Dropout(model.dropout)
-        self.head = _head(_output_size(self.recurrent), shape.outputs, model)
+        states = _output_size(self.recurrent)
+        width = model.embedding if model.tie_embedding else states
+        self.between = nn.Identity() if width == states else nn.Linear(states, width, bias=False)
+        if isinstance(self.between, nn.Linear):
+            _fill(self.between.weight, model, nn.init.xavier_uniform_)
+        self.head = _head(width, shape.outputs, model)
         if model.tie_embedding:
             self.head.weight = self.embedding.weight
 
     def forward(self, words: Tensor, state: States | None = None) -> tuple[Tensor, States]:
         """(T, B) words -> what the head sees (T, B, n), and the states after the last step."""
         states, last = self.recurrent(self.dropout(self.embedding(words)), state)
-        return self.dropout(states), last
+        return self.between(self.dropout(states)), last
 
     def score(self, batch: Batch, state: States | None) -> tuple[Score, States]:
         """Cross entropy of all T B next words; the state is cut off from its past."""

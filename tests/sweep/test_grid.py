@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from onegate.recipes import RecipeError
-from onegate.sweep import Grid, GridError, read_toml
+from onegate.sweep import GridError, read_toml
 from onegate.sweep.grid import of_options, values_of
 
 
@@ -23,12 +23,6 @@ def test_every_combination_once_seed_by_seed() -> None:
         for seed in (3, 1) for unit in ("mgu", "gru") for size in (5, 6) for lr in (0.1, 0.2)
     ]  # fmt: skip
     assert {(r.length, r.model.bidirectional) for r in made} == {(2, False)}
-
-
-def test_sizes_of_tied_embeddings_go_together() -> None:
-    (made,) = Grid(("ptb",), units=("mgu",), hidden=(30,)).recipes()
-    assert made.model.tie_embedding
-    assert (made.model.hidden_size, made.model.embedding) == (30, 30)
 
 
 def test_a_file_says_the_same_as_options(tmp_path: Path) -> None:

@@ -135,7 +135,7 @@ class Model(Checked):
     readout: the dense layer sees the last state, the states of all steps side by side, or their
         mean.
     embedding: width of the word vectors, 0 for none. tie_embedding: the language model's head
-        uses the embedding's vectors.
+        uses the embedding's vectors, through a matrix if they are not as wide as the states.
     dropout: on embeddings, between layers and before the head.
     init, init_value: of the recurrent layers, see onegate.init. `layer` is the layer's own
         default; the value is the deviation of `normal`, the bound of `uniform`, the gain of
@@ -262,10 +262,10 @@ class Recipe(Checked):
                 "ptb predicts each word from the state before it: model.bidirectional must be "
                 "false and model.readout last"
             )
-        if model.tie_embedding and not (text and model.embedding == model.hidden_size):
+        if model.tie_embedding and not text:
             raise RecipeError(
-                f"model.tie_embedding needs task ptb and model.embedding={model.embedding} equal "
-                f"to model.hidden_size={model.hidden_size}"
+                f"model.tie_embedding=true: the head of {self.task} does not choose among words; "
+                "set it to false"
             )
 
     def _check_choice(self) -> None:

@@ -43,24 +43,16 @@ class Grid:
         others = itertools.product(
             *([f"{path}={value}" for value in values] for path, values in self.fields.items())
         )
-        sizes = self.hidden or (None,)
+        sizes = [[f"model.hidden_size={size}"] for size in self.hidden] or [[]]
         found = {}
         for seed, task, unit, size, chosen in itertools.product(
             self.seeds, self.tasks, self.units, sizes, list(others)
         ):
             named = recipes.recipe(task, self.recipe, unit)
-            settings = [*self.settings, *_size(named, size), *chosen, f"seed={seed}"]
+            settings = [*self.settings, *size, *chosen, f"seed={seed}"]
             made = recipes.override(named, settings)
             found[run_name(made)] = made
         return list(found.values())
-
-
-def _size(recipe: Recipe, hidden: int | None) -> list[str]:
-    """Settings for a number of hidden units; a tied embedding is as wide as they are."""
-    if hidden is None:
-        return []
-    tied = [f"model.embedding={hidden}"] if recipe.model.tie_embedding else []
-    return [f"model.hidden_size={hidden}", *tied]
 
 
 def values_of(assignment: str) -> tuple[str, tuple[str, ...]]:
