@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -95,7 +96,8 @@ class LanguageModel(TaskModel):
     """The next word at every step.
 
     A tied head scores words by their vectors; if these are not as wide as the states, a matrix
-    stands between.
+    stands between. The vectors are then multiplied by the root of their width where they are read,
+    and divided by it where they score, so that steps of one size suit both.
     """
 
     def __init__(self, unit: str, model: Model, shape: Shape) -> None:
@@ -109,13 +111,14 @@ class LanguageModel(TaskModel):
         if isinstance(self.between, nn.Linear):
             _fill(self.between.weight, model, nn.init.xavier_uniform_)
         self.head = _head(width, shape.outputs, model)
+        self.gain = math.sqrt(width) if model.tie_embedding else 1.0
         if model.tie_embedding:
             self.head.weight = self.embedding.weight
 
     def forward(self, words: Tensor, state: States | None = None) -> tuple[Tensor, States]:
         """(T, B) words -> what the head sees (T, B, n), and the states after the last step."""
-        states, last = self.recurrent(self.dropout(self.embedding(words)), state)
-        return self.between(self.dropout(states)), last
+        states, last = self.recurrent(self.dropout(self.gain * self.embedding(words)), state)
+        return self.between(self.dropout(states)) / self.gain, last
 
     def score(self, batch: Batch, state: States | None) -> tuple[Score, States]:
         """Cross entropy of all T B next words; the state is cut off from its past."""

@@ -85,11 +85,15 @@ def _tuned(task: _Task, unit: str) -> Recipe:
         model=Model(hidden_size=100, **({} if rows else remembering(unit, 784))),
         optimizer=Optimizer("adam", lr=4e-3 if rows else 2e-3, momentum=0.9, clip_norm=1.0),
         schedule=Schedule("cosine", warmup=100),
-        batch_size=100,
-        length=20,
+        batch_size=100 if rows else 32,
+        length=20 if rows else 10,
         evaluate_every=1,
         keep="best",
         reasons={
+            "batch_size": "as in the paper"
+            if rows
+            else "an epoch of MGU by pixels takes as long as with 100, and comes to 87 % on the "
+            "validation set instead of 79",
             "model.init": "28 steps need no help"
             if rows
             else "784 steps: the units start with memory spans spread over the sequence (Tallec "
