@@ -62,8 +62,8 @@ STUDIES = (
         {"length": 10.0}, ("mgu",),
     ),
     Study(
-        "weight decay", "ptb", "paper", ("optimizer.weight_decay",), {"data.train": 300_000},
-        ("mgu",),
+        "overfitting", "ptb", "paper", ("optimizer.weight_decay", "optimizer.lr", "length"),
+        {"data.train": 300_000}, ("mgu",),
     ),
     Study("lengths", "adding", "tuned", ("data.shortest", "data.longest"), {"length": 30.0}),
     Study(
@@ -269,24 +269,25 @@ def _parameters() -> str:
 
 def _study(runs: list[Run], study: Study) -> str:
     """One row for each setting of the fields that a study varies."""
-    rows: dict[str, dict[str, str]] = {}
+    rows: dict[tuple[tuple[str, Any], ...], dict[str, str]] = {}
     for group in grouped(runs):
         here = {change.path: change.here for change in group.changes}
         if (group.task, group.recipe.name) != (study.task, study.recipe):
             continue
         if here.keys() - study.fixed.keys() - {*study.varied} or study.fixed.items() - here.items():
             continue
-        varied = [f"`{path}={here[path]}`" for path in study.varied if path in here]
-        rows.setdefault(", ".join(varied) or "as it is", {})[group.unit] = _measured(group)
+        varied = tuple((path, here[path]) for path in study.varied if path in here)
+        rows.setdefault(varied, {})[group.unit] = _measured(group)
     named = " ".join([f"`{study.recipe}`", *(f"`{k}={v}`" for k, v in study.fixed.items())])
     lines = [
         f"| {named}, with | " + " | ".join(display(unit) for unit in study.units) + " |",
         "| --- " * (len(study.units) + 1) + "|",
     ]
-    for varied, values in rows.items():
+    for varied, values in sorted(rows.items(), key=lambda row: (len(row[0]), row[0])):
         cells = [values.get(unit, "") for unit in study.units]
         if any(cells):
-            lines.append(f"| {varied} | " + " | ".join(cells) + " |")
+            settings = ", ".join(f"`{path}={value}`" for path, value in varied)
+            lines.append(f"| {settings or 'as it is'} | " + " | ".join(cells) + " |")
     return "\n".join([*lines, "", f"Test {SUBJECTS[study.task].metric.label}."])
 
 
