@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import socket
 import sys
 from collections.abc import Mapping, Sequence
@@ -141,6 +142,31 @@ def test_ray_on_this_machine_is_started_if_there_is_none() -> None:
         ("auto", {"log_to_driver": False}),
         ("local", {"include_dashboard": False, "log_to_driver": False}),
     ]
+
+
+@pytest.mark.parametrize(
+    ("problems", "tries"),
+    [
+        ([], 1),
+        (["Starting Ray client server failed. See its log"], 2),
+        (["Starting Ray client server failed."] * 2, 2),
+        (["versions differ"], 1),
+    ],
+)
+def test_a_client_s_server_that_starts_late_is_asked_for_again(
+    problems: list[str], tries: int
+) -> None:
+    called: list[str] = []
+
+    class Ray:
+        def init(self, address: str, **_: Any) -> None:
+            called.append(address)
+            if len(called) <= len(problems):
+                raise RuntimeError(problems[len(called) - 1])
+
+    with contextlib.nullcontext() if len(problems) < tries else pytest.raises(RuntimeError):
+        cluster._init_at(Ray(), "ray://10.0.0.1:10001", {})
+    assert called == ["ray://10.0.0.1:10001"] * tries
 
 
 def test_the_position_of_a_run_is_its_last_whole_line() -> None:

@@ -214,7 +214,7 @@ def connected(address: str) -> Iterator[Cluster]:
             _init_here(ray, quiet)
         else:
             _check_reachable(address)
-            ray.init(address, **quiet)
+            _init_at(ray, address, quiet)
     except (
         *(ConnectionError, RuntimeError, ValueError, ImportError),
         ray.exceptions.RayError,  # a cluster that asks for a token, for one
@@ -231,6 +231,16 @@ def _init_here(ray: Any, quiet: Mapping[str, Any]) -> None:
         ray.init("auto", **quiet)
     except ConnectionError:
         ray.init("local", include_dashboard=False, **quiet)
+
+
+def _init_at(ray: Any, address: str, quiet: Mapping[str, Any]) -> None:
+    """Ray starts a process for each client and gives it half a minute; a busy head needs longer."""
+    try:
+        ray.init(address, **quiet)
+    except RuntimeError as error:
+        if "client server failed" not in str(error):
+            raise
+        ray.init(address, **quiet)
 
 
 def _check_reachable(address: str) -> None:
