@@ -66,9 +66,13 @@ def test_improbable_words_have_a_large_but_finite_loss() -> None:
     assert gradient.item() == 1000
 
 
-def test_without_gradients_only_the_loss_is_computed() -> None:
+@pytest.mark.parametrize("frozen", [False, True])
+def test_without_gradients_only_the_loss_is_computed(frozen: bool) -> None:
     inputs, targets = problem(4, 3, 5)
-    with torch.no_grad(), torch.profiler.profile() as profile:
+    if frozen:
+        for one in inputs:
+            one.requires_grad_(False)
+    with torch.set_grad_enabled(frozen), torch.profiler.profile() as profile:
         loss = summed_cross_entropy(*inputs, targets)
     products = [e.count for e in profile.key_averages() if e.key in ("aten::mm", "aten::addmm")]
     assert sum(products) == 1

@@ -19,7 +19,8 @@ def summed_cross_entropy(states: Tensor, weight: Tensor, bias: Tensor, targets: 
     together with the loss, some rows at a time, in the memory of these rows' probabilities; torch's
     own functions hold three arrays (N, V) at once. First derivatives only.
     """
-    learning = torch.is_grad_enabled()
+    # Inside the function gradients are off, and parameters ask for theirs under no_grad as well.
+    learning = torch.is_grad_enabled() and any(t.requires_grad for t in (states, weight, bias))
     loss: Tensor = _SummedCrossEntropy.apply(states, weight, bias, targets, learning)  # type: ignore[no-untyped-call]
     return loss
 

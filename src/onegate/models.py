@@ -96,8 +96,8 @@ class LanguageModel(TaskModel):
     """The next word at every step.
 
     A tied head scores words by their vectors; if these are not as wide as the states, a matrix
-    stands between. The vectors are then multiplied by the root of their width where they are read,
-    and divided by it where they score, so that steps of one size suit both.
+    stands between. Tied vectors are multiplied by the root of their width where they are read, and
+    divided by it where they score, so that steps of one size suit both.
     """
 
     def __init__(self, unit: str, model: Model, shape: Shape) -> None:

@@ -73,7 +73,7 @@ def tuned(unit: str) -> Recipe:
         keep="best",
         reasons={
             "data.steps": "more updates from the same text: 200 units of MGU came to 190 on the "
-            "validation text in an epoch, with 35 words at a time to 202",
+            "validation text in an epoch, with 35 words at a time to 202 (vectors not yet scaled)",
             "model.embedding": "the output layer is most of the work, and is as wide as this",
             "model.tie_embedding": "one matrix of 10,000 word vectors instead of two: fewer "
             "parameters and lower perplexity (Press and Wolf 2017)",
