@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -96,8 +95,8 @@ class LanguageModel(TaskModel):
     """The next word at every step.
 
     A tied head scores words by their vectors; if these are not as wide as the states, a matrix
-    stands between. Tied vectors are multiplied by the root of their width where they are read, and
-    divided by it where they score, so that steps of one size suit both.
+    stands between. Tied vectors are multiplied by the fourth root of their width where they are
+    read, and divided by it where they score, so that steps of one size suit both.
     """
 
     def __init__(self, unit: str, model: Model, shape: Shape) -> None:
@@ -111,7 +110,7 @@ class LanguageModel(TaskModel):
         if isinstance(self.between, nn.Linear):
             _fill(self.between.weight, model, nn.init.xavier_uniform_)
         self.head = _head(width, shape.outputs, model)
-        self.gain = math.sqrt(width) if model.tie_embedding else 1.0
+        self.gain = width**0.25 if model.tie_embedding else 1.0
         if model.tie_embedding:
             self.head.weight = self.embedding.weight
 
