@@ -1,6 +1,7 @@
 """Writes the measured tables into README.md and docs, from what lies in results.
 
     onegate bench --check --json results/bench/paper.json
+    onegate bench --all-units --check --seconds 0.4 --json results/bench/all-units.json
     onegate bench --sweep steps batch hidden single_batch single_hidden --check \\
         --json results/bench/sweeps.json
     python benchmarks/time_per_epoch.py
@@ -77,7 +78,10 @@ STUDIES = (
 
 def main() -> None:
     paper = json.loads((RESULTS / "paper.json").read_text())
-    tables = {"speed": _speed(paper), "figures": _figures(paper), "units": _units(paper)}
+    tables = {"speed": _speed(paper), "figures": _figures(paper)}
+    units = RESULTS / "all-units.json"
+    if units.exists():
+        tables["units"] = _units(json.loads(units.read_text()))
     sweeps = RESULTS / "sweeps.json"
     if sweeps.exists():
         tables["sweeps"] = _sweeps(json.loads(sweeps.read_text()))
@@ -145,20 +149,21 @@ def _figures(run: dict[str, Any]) -> str:
 
 
 def _units(run: dict[str, Any]) -> str:
-    """Training step of every unit that was run, fused, in milliseconds by shape."""
+    """Training step of every unit: milliseconds, and share of its reference engine's time."""
     names = [s["shape"]["name"] for s in run["shapes"]]
     lines = [
-        "| unit, fused, ms | " + " | ".join(TITLES[n] for n in names) + " |",
+        "| unit | " + " | ".join(TITLES[n] for n in names) + " |",
         "| --- " * (len(names) + 1) + "|",
     ]
-    times: dict[str, list[str]] = {}
+    cells: dict[str, list[str]] = {}
     for shape in run["shapes"]:
-        for r in shape["results"]:
-            if r["kind"] == "train" and r["contestant"].endswith(" fused"):
-                times.setdefault(r["contestant"].removesuffix(" fused"), []).append(
-                    f"{1e3 * r['median']:.2f}"
-                )
-    lines += [f"| `{unit}` | " + " | ".join(cells) + " |" for unit, cells in times.items()]
+        times = {r["contestant"]: r["median"] for r in shape["results"] if r["kind"] == "train"}
+        for contestant, fused in times.items():
+            unit = contestant.removesuffix(" fused")
+            if unit != contestant:
+                ratio = fused / times[f"{unit} reference"]
+                cells.setdefault(unit, []).append(f"{1e3 * fused:.2f} ({ratio:.2f})")
+    lines += [f"| `{unit}` | " + " | ".join(row) + " |" for unit, row in cells.items()]
     return "\n".join([*lines, "", _where(run)])
 
 
