@@ -155,8 +155,9 @@ def test_a_narrower_tied_embedding_is_reached_through_a_matrix() -> None:
     assert model.head.weight is model.embedding.weight
     words = torch.randint(11, (4, 2))
     seen, _ = model(words)
-    states, _ = model.recurrent(2 * model.embedding(words))
-    torch.testing.assert_close(seen, states @ model.between.weight.T / 2)
+    gain = math.sqrt(2)  # the fourth root of 4
+    states, _ = model.recurrent(gain * model.embedding(words))
+    torch.testing.assert_close(seen, states @ model.between.weight.T / gain)
     assert seen.shape == (4, 2, 4)
     score, _ = model.score(Batch(words, words), None)
     score.loss.backward()
