@@ -79,15 +79,13 @@ STUDIES = (
 def main() -> None:
     paper = json.loads((RESULTS / "paper.json").read_text())
     tables = {"speed": _speed(paper), "figures": _figures(paper)}
-    units = RESULTS / "all-units.json"
-    if units.exists():
-        tables["units"] = _units(json.loads(units.read_text()))
-    sweeps = RESULTS / "sweeps.json"
-    if sweeps.exists():
-        tables["sweeps"] = _sweeps(json.loads(sweeps.read_text()))
-    epochs = ROOT / "results" / "time_per_epoch.json"
-    if epochs.exists():
-        tables["epochs"] = _epochs(json.loads(epochs.read_text()))
+    for name, path, table in (
+        ("units", RESULTS / "all-units.json", _units),
+        ("sweeps", RESULTS / "sweeps.json", _sweeps),
+        ("epochs", ROOT / "results" / "time_per_epoch.json", _epochs),
+    ):
+        if path.exists():
+            tables[name] = table(json.loads(path.read_text()))
     runs = finished_runs(ROOT / "results" / "runs")
     tables["results"] = _results(runs)
     tables["table 2"] = _table_2(runs)

@@ -81,7 +81,7 @@ def tuned(unit: str) -> Recipe:
             "2014)",
             "model.init": "Zaremba et al. 2014, their medium model",
             "optimizer.kind": "Adam (lr 0.002) is behind after half an epoch: 235 on the "
-            "validation text, plain clipped steps on the summed loss 225",
+            "validation text, plain clipped steps of 1 on the summed loss 225",
             "optimizer.lr": "steps that stay near 1 (Zaremba et al. 2014) end in noise: 269 on the "
             "validation text after an epoch, 288 after two; from the same start, steps that fall "
             "to 0 within an epoch come to 165",
