@@ -31,7 +31,8 @@ def paper(unit: str) -> Recipe:
             "model.init": "not in the text; the released code's default, N(0, 0.1) and biases 0",
             "optimizer.kind": "not in the text; the released code",
             "optimizer.lr": "the text",
-            "optimizer.eps": "not in the text; the default of Lasagne's Adagrad",
+            "optimizer.eps": "not in the text; the default of Lasagne's Adagrad, which has it "
+            "under the root: there MGU's error is 0.145 after ten epochs, here 0.140",
             "optimizer.clip_norm": "the released code clips gradient messages at 100, which they "
             "do not reach",
             "batch_size": "the text",
