@@ -123,9 +123,10 @@ def test_the_test_set_chooses_nothing() -> None:
 
 
 @pytest.mark.parametrize("loss", ["mean", "sum_over_steps"])
-def test_one_plain_step_is_the_gradient_of_the_loss(loss: str) -> None:
+def test_one_plain_step_is_the_gradient_of_the_loss_and_the_decay(loss: str) -> None:
     made = text(f"optimizer.loss={loss}", "optimizer.clip_norm=0", "model.dropout=0",
-                "schedule.kind=constant", "optimizer.lr=0.5")  # fmt: skip
+                "schedule.kind=constant", "optimizer.lr=0.5",
+                "optimizer.weight_decay=0.01")  # fmt: skip
     subject = trainer(made)
     batch = next(subject.batches())
     outputs, _ = subject.model(batch.inputs)
@@ -134,7 +135,9 @@ def test_one_plain_step_is_the_gradient_of_the_loss(loss: str) -> None:
     scale = 20 if loss == "mean" else 4
     parameters = list(subject.model.parameters())
     gradients = torch.autograd.grad(summed / scale, parameters)
-    expected = [(p - 0.5 * g).detach() for p, g in zip(parameters, gradients, strict=True)]
+    expected = [
+        (p - 0.5 * (g + 0.01 * p)).detach() for p, g in zip(parameters, gradients, strict=True)
+    ]
     assert subject.step(batch) == pytest.approx(summed.item() / 20, rel=1e-5)
     for p, e in zip(parameters, expected, strict=True):
         torch.testing.assert_close(p.detach(), e, rtol=1e-4, atol=1e-6)
@@ -142,7 +145,9 @@ def test_one_plain_step_is_the_gradient_of_the_loss(loss: str) -> None:
 
 def test_long_gradients_are_shortened_to_the_limit() -> None:
     def moved(limit: float) -> float:
-        subject = trainer(text(f"optimizer.clip_norm={limit}", "optimizer.lr=1"))
+        subject = trainer(
+            text(f"optimizer.clip_norm={limit}", "optimizer.lr=1", "optimizer.weight_decay=0")
+        )
         before = [p.detach().clone() for p in subject.model.parameters()]
         subject.step(next(subject.batches()))
         after = subject.model.parameters()
