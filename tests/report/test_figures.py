@@ -11,10 +11,11 @@ from pathlib import Path
 import pytest
 from PIL import Image
 
+from onegate import units
 from onegate.pages import canvas
 from onegate.pages.canvas import _SERIES, INK, MUTED, RULE
 from onegate.pages.figures import Figure
-from onegate.report import draw, figures
+from onegate.report import draw, figures, pareto, plots
 from onegate.report.groups import grouped
 from tests.report import synthetic
 
@@ -71,6 +72,71 @@ def test_the_papers_units_are_among_too_many_curves(drawn: dict[str, Figure]) ->
     units = {row["unit"] for row in rows(drawn["mnist_rows-tuned-curves"])}
     assert len(units) == 8
     assert {"mgu", "gru"} <= units
+
+
+def test_curves_of_the_recipe_and_of_what_was_changed_in_it(tmp_path: Path) -> None:
+    """Not of other lengths or, where the recipe itself was run, of units that only have those."""
+    for unit in ("mgu", "gru"):
+        synthetic.seeds(tmp_path, "imdb", "flow", unit, [0.6])
+        synthetic.seeds(tmp_path, "imdb", "flow", unit, [0.6], ["optimizer.lr=0.005"])
+        synthetic.seeds(tmp_path, "imdb", "flow", unit, [0.7], ["length=10"])
+    synthetic.seeds(tmp_path, "imdb", "flow", "lstm", [0.9], ["length=10"])
+    shown = {row["curve"] for row in rows(made(tmp_path)["imdb-flow-curves"])}
+    assert shown == {"GRU", "MGU", "GRU, lr 0.005", "MGU, lr 0.005"}
+
+
+def test_lines_of_one_unit_can_be_told_apart(tmp_path: Path) -> None:
+    for scale in range(1, 7):
+        synthetic.seeds(tmp_path, "imdb", "flow", "mgu", [0.6], [f"data.scale={scale}"])
+    plot = plots.over_training(grouped(synthetic.read(tmp_path)))
+    assert plot is not None
+    (axes,) = plot.figure.axes
+    drawn = [line for line in axes.get_lines() if "paper" not in str(line.get_label())]
+    styles = {str(getattr(line, "_dash_pattern", None)) for line in drawn}
+    assert len(styles) == len(drawn) == 4
+
+
+def test_units_are_ranked_within_one_study(tmp_path: Path) -> None:
+    """Trained alike, at the size nearest to the recipe's."""
+    for place, unit in enumerate(("mgu", "gru", "lstm", "simple", "irnn")):
+        for size in (100, 79):
+            settings = ["length=5", f"model.hidden_size={size}"]
+            end = 0.9 + place / 100 - size / 10_000
+            synthetic.seeds(tmp_path, "mnist_rows", "tuned", unit, [end], settings)
+    synthetic.seeds(tmp_path, "mnist_rows", "tuned", "mgu", [0.99])
+    synthetic.seeds(tmp_path, "mnist_rows", "tuned", "lstm", [0.98], ["length=5", "batch_size=7"])
+    figure = made(tmp_path)["mnist_rows-tuned-ranking"]
+    found = rows(figure)
+    assert [row["unit"] for row in found] == ["irnn", "simple", "lstm", "gru", "mgu"]
+    assert {row["hidden_size"] for row in found} == {"100"}
+    assert "length 5" in figure.caption
+
+
+@pytest.mark.parametrize("task", ["adding", "mnist_rows"])
+def test_what_is_drawn_lies_within_the_figure(task: str, tmp_path: Path) -> None:
+    """Also with every unit, costs far apart, and long names in the legend."""
+    for place, unit in enumerate(units.UNITS):
+        end, seconds = 0.5 + 0.4999 / (1 + place), 0.1 * 1.5**place
+        synthetic.seeds(tmp_path, task, "tuned", unit, [end], seconds_per_epoch=seconds)
+    for value in (1.0, 2.0):
+        settings = ["model.init=forget_bias", f"model.init_value={value}", "batch_size=7"]
+        synthetic.seeds(tmp_path, task, "tuned", "mgu", [0.9], settings)
+    groups = grouped(synthetic.read(tmp_path))
+    of_one_unit = [group for group in groups if group.unit == "mgu"]
+    kinds = (plots.over_training, plots.ranking, pareto.against_time)
+    with canvas.style():
+        for plot in [*(kind(groups) for kind in kinds), plots.over_training(of_one_unit)]:
+            assert plot is not None
+            plot.figure.draw_without_rendering()
+            inside = plot.figure.bbox
+            assert plot.figure.axes[0].bbox.height > 1.5 * plot.figure.dpi
+            for part in (*plot.figure.legends, *plot.figure.axes):
+                box = part.get_tightbbox()
+                assert box is not None
+                assert box.x0 >= inside.x0, plot.kind
+                assert box.x1 <= inside.x1, plot.kind
+                assert box.y0 >= inside.y0, plot.kind
+                assert box.y1 <= inside.y1, plot.kind
 
 
 def test_sizes_hold_table_2(drawn: dict[str, Figure]) -> None:

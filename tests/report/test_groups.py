@@ -61,17 +61,24 @@ def test_the_recipe_as_it_stands_goes_before_its_size(tmp_path: Path) -> None:
 
 
 def test_labels_tell_groups_apart(tmp_path: Path) -> None:
-    for reading in ("bag_count", "bag_index"):
+    for reading in ("bag_count", "bag_index"):  # the first is the recipe's
         synthetic.seeds(tmp_path, "imdb", "flow", "mgu", [0.5], [f"data.input={reading}"])
-    assert sorted(labels(read(tmp_path))) == ["MGU, input bag_count", "MGU, input bag_index"]
+    assert sorted(labels(read(tmp_path))) == ["MGU", "MGU, input bag_index"]
     settings = ["model.hidden_size=50", "data.input=bag_count"]
     synthetic.seeds(tmp_path, "imdb", "flow", "gru", [0.5], settings)
     assert sorted(labels(read(tmp_path))) == [
-        "GRU, 50 units, input bag_count",
-        "MGU, 100 units, input bag_count",
+        "GRU, 50 units",
+        "MGU, 100 units",
         "MGU, 100 units, input bag_index",
     ]
     assert labels(read(tmp_path)[:1]) in (["GRU"], ["MGU"])
+
+
+def test_labels_leave_out_what_all_groups_share(tmp_path: Path) -> None:
+    for unit, lr in (("mgu", 0.1), ("gru", 0.1), ("mgu", 0.2)):
+        settings = ["length=3", f"optimizer.lr={lr}"]
+        synthetic.seeds(tmp_path, "imdb", "flow", unit, [0.5], settings)
+    assert sorted(labels(read(tmp_path))) == ["GRU, lr 0.1", "MGU, lr 0.1", "MGU, lr 0.2"]
 
 
 def test_what_is_only_watched_is_no_change(tmp_path: Path) -> None:

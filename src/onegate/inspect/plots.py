@@ -196,7 +196,7 @@ class Line:
 
 def gradients_figure(lines: Sequence[Line], name: str, caption: str) -> Figure:
     """Norms of gradients over time, before training dashed; call it within the style."""
-    figure, axes = canvas.new(3.3 + 0.1 * len(lines))
+    figure, axes = canvas.new(3.5)
     colors = canvas.colors([line.unit for line in lines])
     lowest = min(_lowest(line) for line in lines)
     rows: list[Row] = [("line", "step", "before", "after")]

@@ -43,6 +43,10 @@ _UNITS: Mapping[str, Color] = MappingProxyType({"mgu": _SERIES[0], "gru": _SERIE
 
 # Narrow enough that the text is still readable when a phone shows the whole width.
 _WIDTH = 5.0
+# Of a legend: letters that fit in the width, what a column takes beside its text, and the height
+# of a line in inches.
+_LETTERS, _LETTERS_OF_A_LINE, _LINE_HEIGHT = 80, 9, 0.19
+_LINES_IN_EVERY_HEIGHT = 2
 _STYLE: Mapping[str, Any] = MappingProxyType(
     {
         "font.size": 9.5,
@@ -92,10 +96,15 @@ def colors(units: list[str]) -> dict[str, Color]:
     return {unit: _UNITS.get(unit) or given[unit] for unit in units}
 
 
-def legend_below(figure: Figure, axes: Axes, columns: int = 2) -> None:
-    """The legend under the axes, where it covers nothing."""
+def legend_below(figure: Figure, axes: Axes) -> None:
+    """The legend under the axes, where it covers nothing; a long one makes the figure taller."""
     handles, labels = axes.get_legend_handles_labels()
     if handles:
+        longest = max(map(len, labels))
+        columns = 2 if 2 * (longest + _LETTERS_OF_A_LINE) <= _LETTERS else 1
+        lines = -(-len(handles) // columns)
+        more = max(0, lines - _LINES_IN_EVERY_HEIGHT)
+        figure.set_figheight(figure.get_figheight() + more * _LINE_HEIGHT)
         figure.legend(handles, labels, loc="outside lower center", ncols=columns)
 
 

@@ -11,8 +11,8 @@ from onegate.report.groups import Group, labels
 from onegate.report.plots import Plot
 from onegate.report.subjects import SUBJECTS
 
-_KINDS = (
-    plots.over_training,
+# Of groups that differ in units, sizes and seeds alone.
+_COMPARING = (
     plots.over_sizes,
     plots.ranking,
     pareto.against_parameters,
@@ -25,11 +25,18 @@ def draw(groups: Sequence[Group]) -> list[Figure]:
     found = []
     with canvas.style():
         for same in _belonging_together(groups):
-            for kind in _KINDS:
-                plot = kind(same)
-                if plot is not None:
-                    found.append(_finished(plot))
+            alike = _most_alike(same)
+            drawn = [plots.over_training(same), *(kind(alike) for kind in _COMPARING)]
+            found += [_finished(plot) for plot in drawn if plot is not None]
     return found
+
+
+def _most_alike(groups: Sequence[Group]) -> list[Group]:
+    """The most groups with the same changes of their recipe; of as many, the fewest changes."""
+    found: dict[str, list[Group]] = {}
+    for group in groups:
+        found.setdefault(str(group.changes), []).append(group)
+    return max(found.values(), key=lambda same: (len(same), -len(same[0].changes)))
 
 
 def _belonging_together(groups: Sequence[Group]) -> list[list[Group]]:

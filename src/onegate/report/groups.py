@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import statistics
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, NamedTuple
@@ -198,21 +198,29 @@ def closest(groups: Sequence[Group], unit: str, names: Sequence[str]) -> Group |
 
 
 def labels(groups: Sequence[Group]) -> list[str]:
-    """What tells the groups apart: the unit; the size if it differs; changes if they differ."""
+    """What tells the groups apart: the unit; the size if it differs; changes that not all have."""
     sizes = {group.hidden_size for group in groups}
-    changed = sorted({path for group in groups for path, _, _ in group.changes})
-    told = [path for path in changed if len({str(_value(g, path)) for g in groups}) > 1]
+    common = [change for change in groups[0].changes if all(change in g.changes for g in groups)]
     return [
         ", ".join(
             [
                 display(group.unit),
                 *([f"{group.hidden_size} units"] if len(sizes) > 1 else []),
-                *(f"{path.rpartition('.')[2]} {_value(group, path)}" for path in told),
+                *(
+                    f"{change.path.rpartition('.')[2]} {plain(change.here)}"
+                    for change in group.changes
+                    if change not in common
+                ),
             ]
         )
         for group in groups
     ]
 
 
-def _value(group: Group, path: str) -> Any:
-    return dict(recipes.values(group.recipe))[path]
+def plain(value: Any) -> str:
+    """A field's value for reading."""
+    if isinstance(value, Mapping):
+        return json.dumps(dict(value))
+    if isinstance(value, float):
+        return f"{value:g}"
+    return f"{value:,}" if isinstance(value, int) and not isinstance(value, bool) else f"{value}"

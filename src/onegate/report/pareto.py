@@ -10,11 +10,15 @@ from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
 
 from onegate.pages import canvas
 from onegate.pages.figures import Row
-from onegate.report.groups import Group, display, labels
-from onegate.report.plots import Plot, logarithmic, with_sign
+from onegate.report.groups import PAPER_UNITS, Group, display, labels
+from onegate.report.plots import Plot, with_sign
+from onegate.report.scales import scale
 
 # With fewer there is nothing to weigh.
 _FEWEST_COSTS = 3
+_MOST_COLORS = 8
+# Costs this many times apart take an axis with fewer numbers.
+_WIDE = 30
 
 
 @dataclass(frozen=True)
@@ -53,30 +57,40 @@ def _against(groups: Sequence[Group], cost: Cost) -> Plot | None:
     metric = known[0].metric
     figure, axes = canvas.new(3.6)
     units = list(dict.fromkeys(group.unit for group in known))
-    colors = canvas.colors(units)
+    told = _told(units, [group.unit for group in best])
+    colors = canvas.colors(told)
     for unit in units:
         same = sorted((g for g in known if g.unit == unit), key=lambda g: _cost(g, cost))
-        _draw_unit(axes, same, cost, colors[unit].light)
+        if unit in told:
+            _draw_unit(axes, same, cost, colors[unit].light, display(unit))
+    others = [group for group in known if group.unit not in told]
+    if others:
+        axes.plot(
+            [_cost(group, cost) for group in others],
+            [group.value * metric.scale for group in others],
+            ".", color=canvas.MUTED.light, zorder=1, label=f"{len(units) - len(told)} other units",
+        )  # fmt: skip
     axes.plot(
         [_cost(group, cost) for group in best],
         [group.value * metric.scale for group in best],
         color=canvas.MUTED.light, linestyle=":", linewidth=1.2, zorder=1,
         drawstyle="steps-post",
-        label="nothing is better for less",
+        label="none is better for less",
     )  # fmt: skip
     axes.set_xscale("log")
-    axes.xaxis.set_major_locator(LogLocator(subs=(1.0, 2.0, 5.0)))
-    axes.xaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:,g}"))
+    costs = [_cost(group, cost) for group in known]
+    wide = max(costs) / min(costs) > _WIDE
+    axes.xaxis.set_major_locator(LogLocator(subs=(1.0, 3.0) if wide else (1.0, 2.0, 5.0)))
+    axes.xaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:,.9g}"))
     axes.xaxis.set_minor_formatter(NullFormatter())
     axes.set_xlabel(cost.label)
     axes.set_ylabel(with_sign(f"test {metric.label}", metric))
-    if not metric.higher_is_better:
-        logarithmic(axes)
-    canvas.legend_below(figure, axes, columns=3)
+    scaled = scale(axes, metric)
+    canvas.legend_below(figure, axes)
     caption = (
         f"Test {metric.label} against {cost.label}, recipe {known[0].recipe.name}. "
         f"{metric.direction} Point: mean over seeds; bar: from the lowest to the highest; line: "
-        "sizes of one unit. Dotted: what no other is better than for less."
+        f"sizes of one unit. Dotted: what no other is better than for less. {scaled}"
     )
     rows = list(_rows(known, best, cost))
     return Plot(figure, known, cost.kind, caption, rows)
@@ -96,7 +110,15 @@ def _cost(group: Group, cost: Cost) -> float:
     return group.mean(cost.quantity) or 0.0
 
 
-def _draw_unit(axes: Axes, same: Sequence[Group], cost: Cost, color: str) -> None:
+def _told(units: Sequence[str], best: Sequence[str]) -> list[str]:
+    """The units with a colour of their own: all, or the paper's and those on the frontier."""
+    if len(units) <= _MOST_COLORS:
+        return list(units)
+    first = [unit for unit in (*PAPER_UNITS, *best) if unit in units]
+    return list(dict.fromkeys(first))[:_MOST_COLORS]
+
+
+def _draw_unit(axes: Axes, same: Sequence[Group], cost: Cost, color: str, label: str) -> None:
     scale = same[0].metric.scale
     means = [group.value * scale for group in same]
     seeds = [[value * scale for value in group.values(group.quantity)] for group in same]
@@ -104,7 +126,7 @@ def _draw_unit(axes: Axes, same: Sequence[Group], cost: Cost, color: str) -> Non
     above = [max(values) - mean for mean, values in zip(means, seeds, strict=True)]
     axes.errorbar(
         [_cost(group, cost) for group in same], means, yerr=(below, above),
-        color=color, marker="o", linewidth=1.2, capsize=2, label=display(same[0].unit),
+        color=color, marker="o", linewidth=1.2, capsize=2, label=label,
     )  # fmt: skip
 
 

@@ -8,19 +8,22 @@ from dataclasses import dataclass
 import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
-from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
 from numpy.typing import ArrayLike
 
 from onegate.pages import canvas
 from onegate.pages.figures import Row
 from onegate.report.curves import Axis, Curve, axis, curve, quantity
-from onegate.report.groups import PAPER_UNITS, Group, display, labels
+from onegate.report.groups import PAPER_UNITS, Group, display, labels, plain
 from onegate.report.published import TABLE_2_SIZES, find
+from onegate.report.scales import scale
 from onegate.report.subjects import SUBJECTS, Metric
 
 _MOST_CURVES = 8
-_LINES = ("-", "--", "-.", ":")
+_LINES = ("-", (0, (3.7, 1.6)), (0, (6.4, 1.6, 1, 1.6)), (0, (4, 1.4, 1, 1.4, 1, 1.4)))
 _DOTTED = (0, (1.2, 1.6))
+_FEWEST_RANKED = 4
+
+LineStyle = str | tuple[int, tuple[float, ...]]
 
 
 @dataclass(frozen=True)
@@ -43,13 +46,13 @@ def over_training(groups: Sequence[Group]) -> Plot | None:
         return None
     x_axis, metric = axis(shown[0]), shown[0].metric
     drawn = [curve(group, x_axis, measured) for group in shown]
-    figure, axes = canvas.new(3.3 + 0.08 * len(shown))
+    figure, axes = canvas.new(3.4)
     named = labels(shown)
     colors = canvas.colors([group.unit for group in shown])
     before: list[str] = []
     for line, label in zip(drawn, named, strict=True):
         unit = line.group.unit
-        style = _LINES[before.count(unit) % len(_LINES)]
+        style = _LINES[before.count(unit)]
         _draw_curve(axes, line, x_axis, style, colors[unit].light, label)
         stated = line.group.published()
         if stated and unit not in before:
@@ -59,33 +62,45 @@ def over_training(groups: Sequence[Group]) -> Plot | None:
                 label=f"{display(unit)} in the paper: {stated.printed}",
             )  # fmt: skip
         before.append(unit)
-    _label_axes(axes, x_axis, measured, metric)
+    scaled = _label_axes(axes, x_axis, measured, metric)
     canvas.legend_below(figure, axes)
-    caption = _caption_over_training(len(groups), drawn, measured)
+    caption = _caption_over_training(len(groups), drawn, measured, scaled)
     return Plot(figure, shown, "curves", caption, list(_curve_rows(drawn, named, x_axis)))
 
 
 def _most_telling(groups: Sequence[Group]) -> list[Group]:
     """Those that one figure can hold.
 
-    Of several sizes of a unit, the one nearest to the recipe's (another figure has the others); of
-    too many groups the ones nearest to the recipe, the paper's units, and the best of the rest.
+    Of several sizes of a unit, the one nearest to the recipe's (another figure has the others).
+    Beside the groups nearest to the recipe, those of their units that were changed but trained as
+    long. Of too many the paper's units and the best of the rest; of one unit no more than there
+    are kinds of lines.
     """
+    if not groups:
+        return []
     if len({(g.unit, g.hidden_size) for g in groups}) > len({g.unit for g in groups}):
         nearest = min(group.away_from_size for group in groups)
         groups = [group for group in groups if group.away_from_size == nearest]
-    if len(groups) <= _MOST_CURVES:
-        return list(groups)
+    fewest = min(len(group.changes) for group in groups)
+    first = [group for group in groups if len(group.changes) == fewest]
+    trained = {(group.unit, group.recipe.length) for group in first}
+    groups = [g for g in groups if g in first or (g.unit, g.recipe.length) in trained]
     better = -1 if groups[0].metric.higher_is_better else 1
-    kept = sorted(
+    kept: list[Group] = []
+    for group in sorted(
         groups, key=lambda g: (len(g.changes), g.unit not in PAPER_UNITS, better * g.value)
-    )[:_MOST_CURVES]
+    ):
+        alike = sum(other.unit == group.unit for other in kept)
+        if len(kept) < _MOST_CURVES and alike < len(_LINES):
+            kept.append(group)
     return [group for group in groups if group in kept]
 
 
-def _draw_curve(axes: Axes, line: Curve, x_axis: Axis, style: str, color: str, label: str) -> None:
+def _draw_curve(
+    axes: Axes, line: Curve, x_axis: Axis, style: LineStyle, color: str, label: str
+) -> None:
     scale = line.group.metric.scale
-    axes.plot(line.x, line.mean * scale, style, color=color, label=label)
+    axes.plot(line.x, line.mean * scale, linestyle=style, color=color, label=label)
     if len(line.group.runs) > 1:
         axes.fill_between(
             line.x, line.low * scale, line.high * scale, color=color, alpha=0.2, linewidth=0
@@ -101,17 +116,18 @@ def _draw_curve(axes: Axes, line: Curve, x_axis: Axis, style: str, color: str, l
             axes.plot(sum(ends) / len(ends), line.group.value * scale, "o", color=color)
 
 
-def _label_axes(axes: Axes, x_axis: Axis, measured: str, metric: Metric) -> None:
+def _label_axes(axes: Axes, x_axis: Axis, measured: str, metric: Metric) -> str:
+    """Labels both axes; returns what is to be said of their scales."""
     split = "test" if measured.startswith("test_") else "validation"
     axes.set_xlabel(x_axis.label)
     axes.set_ylabel(with_sign(f"{split} {metric.label}", metric))
     axes.set_xlim(left=0)
-    if not metric.higher_is_better:
-        logarithmic(axes)
+    scaled = scale(axes, metric)
     if x_axis.second:
         label, factor = x_axis.second
         above = axes.secondary_xaxis("top", functions=(_times(factor), _times(1 / factor)))
         above.set_xlabel(label)
+    return scaled
 
 
 def _times(factor: float) -> Callable[[ArrayLike], ArrayLike]:
@@ -123,17 +139,9 @@ def with_sign(label: str, metric: Metric) -> str:
     return f"{label} ({metric.sign})" if metric.sign else label
 
 
-def logarithmic(axes: Axes) -> None:
-    """A logarithmic y axis with plain numbers, more of them where it spans little."""
-    axes.set_yscale("log")
-    low, high = axes.get_ylim()
-    steps = (1.0,) if high / low > 30 else (1.0, 1.5, 2.0, 3.0, 5.0, 7.0)
-    axes.yaxis.set_major_locator(LogLocator(subs=steps))
-    axes.yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
-    axes.yaxis.set_minor_formatter(NullFormatter())
-
-
-def _caption_over_training(available: int, drawn: Sequence[Curve], measured: str) -> str:
+def _caption_over_training(
+    available: int, drawn: Sequence[Curve], measured: str, scaled: str
+) -> str:
     first = drawn[0].group
     metric = first.metric
     split = "Test" if measured.startswith("test_") else "Validation"
@@ -144,8 +152,8 @@ def _caption_over_training(available: int, drawn: Sequence[Curve], measured: str
         parts.append("Dot: the test result of the model that counts.")
     if any(line.group.published() for line in drawn):
         parts.append("Dotted: the paper's end result.")
-    if not metric.higher_is_better:
-        parts.append("Logarithmic.")
+    if scaled:
+        parts.append(scaled)
     if not all(line.group.is_as_named for line in drawn):
         parts.append("The recipe was changed: see the notes below the table.")
     if len(drawn) < available:
@@ -199,8 +207,15 @@ def over_sizes(groups: Sequence[Group]) -> Plot | None:
 
 
 def ranking(groups: Sequence[Group]) -> Plot | None:
-    """Units in their order, the best on top; for more units than curves can show well."""
-    if len({g.unit for g in groups}) < 4:
+    """Units in their order, the best on top; for more units than curves can show well.
+
+    Of several sizes of a unit, the one nearest to the recipe's.
+    """
+    nearest: dict[str, Group] = {}
+    for group in sorted(groups, key=lambda g: g.away_from_size):
+        nearest.setdefault(group.unit, group)
+    groups = list(nearest.values())
+    if len(groups) < _FEWEST_RANKED:
         return None
     metric = groups[0].metric
     best_first = sorted(groups, key=lambda g: g.value, reverse=metric.higher_is_better)
@@ -219,15 +234,18 @@ def ranking(groups: Sequence[Group]) -> Plot | None:
     axes.set_ylim(len(named) + 0.7, 0.3)
     axes.grid(axis="y", visible=False)
     axes.set_xlabel(with_sign(f"test {metric.label}", metric))
-    if not metric.higher_is_better:
-        axes.set_xscale("log")
-        axes.xaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
-        axes.xaxis.set_minor_formatter(NullFormatter())
+    scaled = scale(axes, metric, "x")
     caption = (
         f"{SUBJECTS[groups[0].task].title}: units ranked by test {metric.label}, recipe "
-        f"{groups[0].recipe.name}, the best on top. Stroke: mean; dots: single seeds."
+        f"{groups[0].recipe.name}{_changed(groups[0])}, the best on top. Stroke: mean; dots: "
+        f"single seeds. {scaled}"
     )
     return Plot(figure, best_first, "ranking", caption, list(_ranking_rows(best_first, named)))
+
+
+def _changed(group: Group) -> str:
+    """The changes of the recipe, for a caption."""
+    return "".join(f", {change.path} {plain(change.here)}" for change in group.changes)
 
 
 def _ranking_rows(best_first: Sequence[Group], named: Sequence[str]) -> Iterator[Row]:

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
 from onegate import recipes, units
 from onegate.graph.properties import STATED_COUNTS
@@ -20,7 +18,7 @@ from onegate.pages.markup import (
     number,
     tag,
 )
-from onegate.report.groups import PAPER_UNITS, Group, closest, display
+from onegate.report.groups import PAPER_UNITS, Group, closest, display, plain
 from onegate.report.published import TABLE_2_SIZES, Published, find
 from onegate.report.subjects import SUBJECTS, Metric
 from onegate.results import ComparedUnit, Comparison
@@ -155,22 +153,12 @@ class _Notes:
         """The mark of the note on a group; nothing if it is the recipe as it stands."""
         if group is None or group.is_as_named:
             return Markup()
-        said = [
-            f"{path} {_plain(here)} (not {_plain(there)})" for path, there, here in group.changes
-        ]
+        said = [f"{path} {plain(here)} (not {plain(there)})" for path, there, here in group.changes]
         unknown = "the recipe or the unit is not known to this version"
         text = f"{group.recipe.name}, but {', '.join(said) or unknown}"
         if text not in self.texts:
             self.texts.append(text)
         return note_mark(self.texts.index(text) + 1)
-
-
-def _plain(value: Any) -> str:
-    if isinstance(value, Mapping):
-        return json.dumps(dict(value))
-    if isinstance(value, float):
-        return f"{value:g}"
-    return f"{value:,}" if isinstance(value, int) and not isinstance(value, bool) else f"{value}"
 
 
 def _seconds(value: float | None) -> str:
