@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 
 import pytest
 import torch
@@ -66,6 +66,50 @@ def test_improbable_words_have_a_large_but_finite_loss() -> None:
     assert gradient.item() == 1000
 
 
+def products(profile: torch.profiler.profile) -> int:
+    """How many matrix products were computed."""
+    names = ("aten::mm", "aten::addmm", "aten::addmm_")
+    return sum(event.count for event in profile.key_averages() if event.key in names)
+
+
+@pytest.fixture
+def short_products() -> Iterator[None]:
+    before = torch.get_float32_matmul_precision()
+    torch.set_float32_matmul_precision("medium")
+    yield
+    torch.set_float32_matmul_precision(before)
+
+
+@pytest.mark.usefixtures("short_products")
+@pytest.mark.parametrize("at_once", [5_000, 10**9])
+def test_short_products_are_close_in_learning(
+    at_once: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """bfloat16 has 8 binary digits: each number is off by at most 1 / 512 of itself."""
+    monkeypatch.setattr(cross_entropy, "_AT_ONCE", at_once)
+    inputs, targets = problem(70, 20, 1000, torch.float32)
+    ours = summed_cross_entropy(*inputs, targets)
+    wide = [i.detach().double().requires_grad_() for i in inputs]
+    exact = F.cross_entropy(F.linear(*wide), targets, reduction="sum")
+    assert ours.double() != exact
+    torch.testing.assert_close(ours.double(), exact, rtol=1e-3, atol=0.0)
+    found, expected = torch.autograd.grad(ours, inputs), torch.autograd.grad(exact, wide)
+    for one, other in zip(found, expected, strict=True):
+        assert one.dtype == torch.float32
+        assert float((one - other).norm() / other.norm()) < 1 / 100
+
+
+@pytest.mark.usefixtures("short_products")
+def test_without_gradients_or_in_double_precision_no_product_is_short() -> None:
+    for dtype, limit in ((torch.float32, 1e-6), (torch.float64, 1e-12)):
+        inputs, targets = problem(70, 20, 1000, dtype)
+        with torch.set_grad_enabled(dtype == torch.float64):
+            ours = summed_cross_entropy(*inputs, targets)
+        wide = [i.detach().double() for i in inputs]
+        exact = F.cross_entropy(F.linear(*wide), targets, reduction="sum")
+        torch.testing.assert_close(ours.double(), exact, rtol=limit, atol=0.0)
+
+
 @pytest.mark.parametrize("frozen", [False, True])
 def test_without_gradients_only_the_loss_is_computed(frozen: bool) -> None:
     inputs, targets = problem(4, 3, 5)
@@ -74,8 +118,7 @@ def test_without_gradients_only_the_loss_is_computed(frozen: bool) -> None:
             one.requires_grad_(False)
     with torch.set_grad_enabled(frozen), torch.profiler.profile() as profile:
         loss = summed_cross_entropy(*inputs, targets)
-    products = [e.count for e in profile.key_averages() if e.key in ("aten::mm", "aten::addmm")]
-    assert sum(products) == 1
+    assert products(profile) == 1
     assert not loss.requires_grad
     torch.testing.assert_close(loss, F.cross_entropy(F.linear(*inputs), targets, reduction="sum"))
 

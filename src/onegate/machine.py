@@ -25,6 +25,7 @@ def describe(engine: str) -> dict[str, Any]:
         "processor": processor(),
         "cores": os.cpu_count(),
         "threads": torch.get_num_threads(),
+        "matmul_precision": torch.get_float32_matmul_precision(),
         "engine": engine,
     }
 

@@ -10,13 +10,16 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from onegate import units
+from onegate import text_statistics, units
 from onegate.cells import States
 from onegate.cross_entropy import summed_cross_entropy
 from onegate.layers import Recurrent
 from onegate.recipes.recipe import Model, Recipe
 from onegate.tasks import Batch, Shape
 from onegate.tracing import trace
+
+# Deviation of the word vectors that a text gives.
+_SPREAD = 0.16
 
 
 @dataclass(frozen=True)
@@ -113,6 +116,17 @@ class LanguageModel(TaskModel):
         self.gain = width**0.25 if model.tie_embedding else 1.0
         if model.tie_embedding:
             self.head.weight = self.embedding.weight
+        if model.start_from_text:
+            self._start_from(shape)
+
+    @torch.no_grad()
+    def _start_from(self, shape: Shape) -> None:
+        assert shape.text is not None
+        vectors = text_statistics.word_vectors(
+            shape.text, shape.inputs, self.embedding.embedding_dim
+        )
+        self.embedding.weight.copy_(_SPREAD * vectors)
+        self.head.bias.copy_(text_statistics.log_frequencies(shape.text, shape.outputs))
 
     def forward(self, words: Tensor, state: States | None = None) -> tuple[Tensor, States]:
         """(T, B) words -> what the head sees (T, B, n), and the states after the last step."""

@@ -13,7 +13,21 @@ from torch import Tensor, nn
 from onegate.recipes.recipe import Optimizer, Schedule
 
 
-def build(asked: Optimizer, parameters: Iterable[nn.Parameter]) -> torch.optim.Optimizer:
+def groups(asked: Optimizer, model: nn.Module) -> list[dict[str, Any]]:
+    """A model's parameters: those that weight decay shortens, and those that it does not."""
+    vectors = {m.weight for m in model.modules() if isinstance(m, nn.Embedding)}
+    shortened, left = [], []
+    for parameter in model.parameters():
+        matrix = parameter.ndim > 1 and parameter not in vectors
+        decays = matrix or asked.weight_decay_on == "all"
+        (shortened if decays else left).append(parameter)
+    kept = {"params": left, "weight_decay": 0.0}
+    return [{"params": shortened}, *([kept] if left else [])]
+
+
+def build(
+    asked: Optimizer, parameters: Iterable[nn.Parameter] | Iterable[dict[str, Any]]
+) -> torch.optim.Optimizer:
     """The optimiser of a recipe."""
     common: dict[str, Any] = {
         "lr": asked.lr,

@@ -10,7 +10,7 @@ from __future__ import annotations
 import itertools
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Literal
 
 import numpy as np
@@ -51,13 +51,15 @@ class Batch:
 class Shape:
     """What a model must fit: numbers a step (or words known), length, and what it predicts.
 
-    steps: T where it is the same for all batches, else 0.
+    steps: T where it is the same for all batches, else 0. text: all of the training text, where the
+        task is one.
     """
 
     inputs: int
     outputs: int
     steps: int
     objective: Objective
+    text: NDArray[np.int32] | None = field(default=None, compare=False, repr=False)
 
 
 class Task(ABC):
@@ -214,7 +216,7 @@ class TextTask(Task):
         assert isinstance(recipe.data, PtbData)
         self.steps = recipe.data.steps
         self.columns = {s: data.columns(text, recipe.batch_size) for s, text in texts.items()}
-        self.shape = Shape(words, words, 0, "word")
+        self.shape = Shape(words, words, 0, "word", texts["train"])
 
     def batches_in(self, split: Split) -> int:
         """Segments of a text."""

@@ -52,7 +52,9 @@ class Trainer:
             )
         torch.manual_seed(recipe.seed)
         self.model = models.build(recipe, task.shape).to(self.group.device)
-        self.optimizer = optimizers.build(recipe.optimizer, self.model.parameters())
+        self.optimizer = optimizers.build(
+            recipe.optimizer, optimizers.groups(recipe.optimizer, self.model)
+        )
         per_epoch = task.updates_per_epoch
         self.total = recipe.updates(recipe.length, per_epoch)
         self.between_evaluations = recipe.updates(recipe.evaluate_every, per_epoch)

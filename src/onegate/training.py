@@ -333,3 +333,8 @@ def use_threads(count: int | None) -> None:
     """Sets how many threads compute; the numbers of a run depend on it."""
     if count is not None:
         torch.set_num_threads(count)
+
+
+def use_bfloat16() -> None:
+    """Lets the output layer of a language model learn with bfloat16 products."""
+    torch.set_float32_matmul_precision("medium")

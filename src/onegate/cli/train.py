@@ -30,6 +30,11 @@ def register(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> N
     )  # fmt: skip
     parser.add_argument("--resume", action="store_true", help="go on with the run in the folder")
     add_threads(parser)
+    parser.add_argument(
+        "--bfloat16", action="store_true",
+        help="learn a language model's output layer with bfloat16 products: half its time on "
+        "processors that have them, slow on others",
+    )  # fmt: skip
     parser.add_argument("--device", choices=("cpu", "cuda"), default="cpu", help="default: cpu")
     parser.add_argument(
         "--checkpoint-every", type=float, default=60.0, metavar="SECONDS", help="default: 60"
@@ -45,6 +50,8 @@ def run(args: argparse.Namespace) -> int:
     recipe = _recipe(args)
     folder = args.folder or training.RUNS / run_name(recipe)
     training.use_threads(args.threads)
+    if args.bfloat16:
+        training.use_bfloat16()
     with plain_warnings(), distributed.joined(args.device) as group:
         try:
             result = training.train(

@@ -136,6 +136,8 @@ class Model(Checked):
         mean.
     embedding: width of the word vectors, 0 for none. tie_embedding: the language model's head
         uses the embedding's vectors, through a matrix if they are not as wide as the states.
+    start_from_text: word vectors start from which words stand near each other in the training text,
+        the head's biases from how frequent they are.
     dropout: on embeddings, between layers and before the head.
     init, init_value: of the recurrent layers, see onegate.init. `layer` is the layer's own
         default; the value is the deviation of `normal`, the bound of `uniform`, the gain of
@@ -150,6 +152,7 @@ class Model(Checked):
     readout: Literal["last", "all", "mean"] = "last"
     embedding: Natural = 0
     tie_embedding: bool = False
+    start_from_text: bool = False
     dropout: BelowOne = 0.0
     learn_initial_state: bool = False
     init: Literal["layer", "normal", "uniform", "orthogonal", "glorot", "forget_bias", "chrono"] = (
@@ -165,6 +168,7 @@ class Optimizer(Checked):
     """How a gradient becomes a step.
 
     momentum: of `sgd` and `nesterov`; Adam's first decay. second: Adam's second decay.
+    weight_decay_on: `all` parameters, or `matrices` but for word vectors.
     clip_norm: gradients longer than this are shortened to it, 0 for never.
     loss: `mean` over everything predicted, or `sum_over_steps`, a mean over the batch alone.
     """
@@ -175,6 +179,7 @@ class Optimizer(Checked):
     second: BelowOne = 0.999
     eps: Positive = 1e-8
     weight_decay: NotNegative = 0.0
+    weight_decay_on: Literal["all", "matrices"] = "all"
     clip_norm: NotNegative = 0.0
     loss: Literal["mean", "sum_over_steps"] = "mean"
 
@@ -262,11 +267,12 @@ class Recipe(Checked):
                 "ptb predicts each word from the state before it: model.bidirectional must be "
                 "false and model.readout last"
             )
-        if model.tie_embedding and not text:
-            raise RecipeError(
-                f"model.tie_embedding=true: the head of {self.task} does not choose among words; "
-                "set it to false"
-            )
+        for name in ("tie_embedding", "start_from_text"):
+            if getattr(model, name) and not text:
+                raise RecipeError(
+                    f"model.{name}=true: the head of {self.task} does not choose among words; "
+                    "set it to false"
+                )
 
     def _check_choice(self) -> None:
         if self.optimizer.kind == "nesterov" and not self.optimizer.momentum:

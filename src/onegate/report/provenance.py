@@ -17,8 +17,8 @@ from onegate.report.subjects import SUBJECTS, seconds
 from onegate.results import Run
 
 # Of machine.json, in the order of the table; a run's seed is told elsewhere.
-_FACTS = ("processor", "cores", "processes", "threads", "device", "system", "python", "torch",
-          "numpy", "onegate", "commit", "engine")  # fmt: skip
+_FACTS = ("processor", "cores", "processes", "threads", "matmul_precision", "device", "system",
+          "python", "torch", "numpy", "onegate", "commit", "engine")  # fmt: skip
 
 
 class Machines:
