@@ -19,6 +19,7 @@ def test_facts_are_complete_and_plain() -> None:
     assert json.loads(json.dumps(facts)) == facts
     assert facts["torch"] == torch.__version__
     assert facts["threads"] == torch.get_num_threads()
+    assert facts["matmul_precision"] == "highest"
     assert facts["engine"] == "fused: it fits"
     assert facts["processor"]
 

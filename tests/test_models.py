@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import math
 
+import numpy as np
 import pytest
 import torch
 import torch.nn.functional as F
 
-from onegate import units
+from onegate import text_statistics, units
 from onegate.models import (
     LanguageModel,
     SequenceModel,
@@ -164,6 +165,19 @@ def test_a_narrower_tied_embedding_is_reached_through_a_matrix() -> None:
     assert all(p.grad is not None and p.grad.any() for p in model.parameters())
 
 
+def test_a_language_model_may_start_from_its_text() -> None:
+    text = np.array([0, 1, 2, 0, 1, 2, 0, 1, 3, 1], np.int32)
+    asked = Model(6, embedding=4, tie_embedding=True, start_from_text=True, engine="reference")
+    model = LanguageModel("mgu", asked, Shape(11, 11, 0, "word", text))
+    torch.testing.assert_close(
+        model.embedding.weight.detach(), 0.16 * text_statistics.word_vectors(text, 11, 4)
+    )
+    assert model.head.weight is model.embedding.weight
+    bias = model.head.bias.detach()
+    assert float(bias[1] - bias[2]) == pytest.approx(math.log(4 / 2))
+    assert {p.requires_grad for p in model.parameters()} == {True}
+
+
 def test_dropout_acts_in_training_alone() -> None:
     model = language_model(dropout=0.5)
     words = torch.randint(11, (4, 2))
@@ -214,6 +228,7 @@ def test_precision() -> None:
 
 
 def test_uniform_initial_weights_are_meant_for_all_matrices() -> None:
-    model = build(recipe("ptb", "tuned", "mgu"), Shape(50, 50, 0, "word"))
+    asked = override(recipe("ptb", "tuned", "mgu"), ["model.start_from_text=false"])
+    model = build(asked, Shape(50, 50, 0, "word"))
     for name, p in model.named_parameters():
         assert p.abs().max() <= 0.05, name

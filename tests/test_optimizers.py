@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from typing import Literal
 
 import pytest
 import torch
@@ -93,6 +94,32 @@ def test_a_restored_optimiser_goes_on_to_the_same_bits(asked: Optimizer) -> None
         optimizer.step()
     for one, other in zip(resumed, whole, strict=True):
         assert torch.equal(one, other)
+
+
+class Words(nn.Module):
+    """Word vectors that are the head's matrix too, a matrix between, and a bias."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.embedding = nn.Embedding(5, 2)
+        self.between = nn.Linear(3, 2, bias=False)
+        self.head = nn.Linear(2, 5)
+        self.head.weight = self.embedding.weight
+
+
+@pytest.mark.parametrize(("on", "shortened"), [("all", {0, 1, 2}), ("matrices", {1})])
+def test_weight_decay_shortens_what_it_is_asked_to(
+    on: Literal["all", "matrices"], shortened: set[int]
+) -> None:
+    asked = Optimizer("sgd", lr=0.1, weight_decay=0.5, weight_decay_on=on)
+    model = Words()
+    before = [p.detach().clone() for p in model.parameters()]
+    optimizer = optimizers.build(asked, optimizers.groups(asked, model))
+    for p in model.parameters():
+        p.grad = torch.zeros_like(p)
+    optimizer.step()
+    for place, (p, then) in enumerate(zip(model.parameters(), before, strict=True)):
+        torch.testing.assert_close(p.detach(), then * (0.95 if place in shortened else 1.0))
 
 
 def rate(schedule: Schedule, total: int = 100) -> LearningRate:

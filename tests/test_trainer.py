@@ -126,7 +126,7 @@ def test_the_test_set_chooses_nothing() -> None:
 def test_one_plain_step_is_the_gradient_of_the_loss_and_the_decay(loss: str) -> None:
     made = text(f"optimizer.loss={loss}", "optimizer.clip_norm=0", "model.dropout=0",
                 "schedule.kind=constant", "optimizer.lr=0.5",
-                "optimizer.weight_decay=0.01")  # fmt: skip
+                "optimizer.weight_decay=0.01", "optimizer.weight_decay_on=all")  # fmt: skip
     subject = trainer(made)
     batch = next(subject.batches())
     outputs, _ = subject.model(batch.inputs)

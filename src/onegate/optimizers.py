@@ -16,13 +16,11 @@ from onegate.recipes.recipe import Optimizer, Schedule
 def groups(asked: Optimizer, model: nn.Module) -> list[dict[str, Any]]:
     """A model's parameters: those that weight decay shortens, and those that it does not."""
     vectors = {m.weight for m in model.modules() if isinstance(m, nn.Embedding)}
-    shortened, left = [], []
+    found: dict[bool, list[nn.Parameter]] = {True: [], False: []}
     for parameter in model.parameters():
         matrix = parameter.ndim > 1 and parameter not in vectors
-        decays = matrix or asked.weight_decay_on == "all"
-        (shortened if decays else left).append(parameter)
-    kept = {"params": left, "weight_decay": 0.0}
-    return [{"params": shortened}, *([kept] if left else [])]
+        found[matrix or asked.weight_decay_on == "all"].append(parameter)
+    return [{"params": found[True]}, {"params": found[False], "weight_decay": 0.0}]
 
 
 def build(

@@ -39,23 +39,28 @@ def word_vectors(text: NDArray[np.int32], words: int, width: int) -> Tensor:
     wanted = min(width + _MORE_DIRECTIONS, words)
     basis = torch.randn(words, wanted, generator=random)
     for _ in range(_PASSES):
-        basis = torch.linalg.qr(table.t() @ torch.linalg.qr(table @ basis).Q).Q
+        basis = _orthonormal(table.t() @ _orthonormal(table @ basis))
     left, values, _ = torch.linalg.svd(table @ basis, full_matrices=False)
     vectors = torch.zeros(words, width)
     kept = min(width, wanted)
     vectors[:, :kept] = left[:, :kept] * values[:kept].sqrt()
-    vectors = vectors @ torch.linalg.qr(torch.randn(width, width, generator=random)).Q
+    vectors = vectors @ _orthonormal(torch.randn(width, width, generator=random))
     return vectors / vectors.square().mean().sqrt().clamp(min=torch.finfo().tiny)
+
+
+def _orthonormal(columns: Tensor) -> Tensor:
+    basis, _ = torch.linalg.qr(columns)
+    assert isinstance(basis, Tensor)
+    return basis
 
 
 def _information(text: NDArray[np.int32], words: int) -> Tensor:
     """(words, words), sparse: how much likelier a neighbour is beside a word than anywhere."""
     places = torch.from_numpy(text.astype(np.int64))
     pairs = [
-        torch.stack((places[:-distance], places[distance:]))
-        for distance in range(1, min(_WINDOW, len(text) - 1) + 1)
+        torch.stack((places[:-distance], places[distance:])) for distance in range(1, _WINDOW + 1)
     ]
-    weights = torch.cat([torch.full((p.shape[1],), 1 / (i + 1)) for i, p in enumerate(pairs)])
+    weights = torch.cat([torch.full((p.shape[1],), 1 / d) for d, p in enumerate(pairs, start=1)])
     indices = torch.cat(pairs, 1)
     both_ways = torch.cat((indices, indices.flip(0)), 1)
     counts = _sparse(both_ways, weights.repeat(2), words)

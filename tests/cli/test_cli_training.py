@@ -10,6 +10,7 @@ import time
 from pathlib import Path
 
 import pytest
+import torch
 from tests import small_data
 from tests.sweep.made import run_quickly
 
@@ -28,6 +29,17 @@ def quick(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     small_data.use(monkeypatch)
     run_quickly(monkeypatch)
     monkeypatch.chdir(tmp_path)
+
+
+def test_short_products_are_asked_for_and_written_down(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[str] = []
+    monkeypatch.setattr(torch, "set_float32_matmul_precision", asked.append)
+    assert main(["train", "adding", *SETTINGS, "--run", "plain", "--quiet"]) == 0
+    assert asked == []
+    assert main(["train", "adding", *SETTINGS, "--run", "short", "--quiet", "--bfloat16"]) == 0
+    assert asked == ["medium"]
+    machine = json.loads(Path("short/machine.json").read_text())
+    assert machine["matmul_precision"] == torch.get_float32_matmul_precision()
 
 
 def test_recipes_are_listed(capsys: pytest.CaptureFixture[str]) -> None:

@@ -102,8 +102,9 @@ def test_a_language_model_is_checked_as_such() -> None:
     made = recipe("ptb", "tuned", "mgu")
     with pytest.raises(RecipeError, match="words need an embedding"):
         override(made, ["model.embedding=0", "model.tie_embedding=false"])
-    with pytest.raises(RecipeError, match="mnist_rows does not choose among words"):
-        override(ROWS, ["model.tie_embedding=true"])
+    for field in ("tie_embedding", "start_from_text"):
+        with pytest.raises(RecipeError, match=f"{field}.*mnist_rows does not choose among words"):
+            override(ROWS, [f"model.{field}=true"])
     with pytest.raises(RecipeError, match="readout last"):
         override(made, ["model.readout=all"])
 
