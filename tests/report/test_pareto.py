@@ -27,10 +27,10 @@ SWEPT = (
 )
 
 
-def sweep(root: Path, machine: dict[str, object] | None = None) -> dict[str, Figure]:
+def sweep(root: Path, machine: dict[str, object] | None = None, *more: str) -> dict[str, Figure]:
     for unit, size, parameters, seconds, ends in SWEPT:
         for seed, end in enumerate(ends):
-            settings = [f"model.hidden_size={size}", f"seed={seed}"]
+            settings = [f"model.hidden_size={size}", f"seed={seed}", *more]
             folder = synthetic.finished(
                 root, override(recipe("adding", "tuned", unit), settings), end,
                 seconds_per_epoch=seconds,
@@ -49,6 +49,13 @@ def rows(figure: Figure) -> list[dict[str, str]]:
 @pytest.fixture(scope="module")
 def drawn(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Figure]:
     return sweep(tmp_path_factory.mktemp("swept"))
+
+
+def test_a_changed_recipe_is_told(drawn: dict[str, Figure], tmp_path: Path) -> None:
+    changed = sweep(tmp_path, None, "length=20")
+    for name in ("adding-tuned-parameters", "adding-tuned-time"):
+        assert "recipe tuned. " in drawn[name].caption
+        assert "recipe tuned, length 20. " in changed[name].caption
 
 
 def test_both_costs_are_drawn_beside_curves(drawn: dict[str, Figure]) -> None:

@@ -11,7 +11,7 @@ from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
 from onegate.pages import canvas
 from onegate.pages.figures import Row
 from onegate.report.groups import PAPER_UNITS, Group, display, labels
-from onegate.report.plots import Plot, with_sign
+from onegate.report.plots import Plot, changed, with_sign
 from onegate.report.scales import scale
 
 # With fewer there is nothing to weigh.
@@ -88,9 +88,10 @@ def _against(groups: Sequence[Group], cost: Cost) -> Plot | None:
     scaled = scale(axes, metric)
     canvas.legend_below(figure, axes)
     caption = (
-        f"Test {metric.label} against {cost.label}, recipe {known[0].recipe.name}. "
-        f"{metric.direction} Point: mean over seeds; bar: from the lowest to the highest; line: "
-        f"sizes of one unit. Dotted: what no other is better than for less. {scaled}"
+        f"Test {metric.label} against {cost.label}, recipe {known[0].recipe.name}"
+        f"{changed(known[0])}. {metric.direction} Point: mean over seeds; bar: from the lowest to "
+        "the highest; line: sizes of one unit. Dotted: what no other is better than for less. "
+        f"{scaled}"
     )
     rows = list(_rows(known, best, cost))
     return Plot(figure, known, cost.kind, caption, rows)

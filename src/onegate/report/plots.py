@@ -237,13 +237,13 @@ def ranking(groups: Sequence[Group]) -> Plot | None:
     scaled = scale(axes, metric, "x")
     caption = (
         f"{SUBJECTS[groups[0].task].title}: units ranked by test {metric.label}, recipe "
-        f"{groups[0].recipe.name}{_changed(groups[0])}, the best on top. Stroke: mean; dots: "
+        f"{groups[0].recipe.name}{changed(groups[0])}, the best on top. Stroke: mean; dots: "
         f"single seeds. {scaled}"
     )
     return Plot(figure, best_first, "ranking", caption, list(_ranking_rows(best_first, named)))
 
 
-def _changed(group: Group) -> str:
+def changed(group: Group) -> str:
     """The changes of the recipe, for a caption."""
     return "".join(f", {change.path} {plain(change.here)}" for change in group.changes)
 
