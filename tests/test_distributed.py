@@ -118,6 +118,15 @@ def test_all_processes_stop_fail_and_finish_together(rank: int, together: Path) 
     assert RunFolder(together / "diverging").status()["state"] == "failed"
 
 
+@pytest.mark.skipif(not Path("/proc/self/task").exists(), reason="needs Linux's /proc")
+@pytest.mark.parametrize("rank", [0, 1])
+def test_no_thread_of_the_group_outlives_it(rank: int, together: Path) -> None:
+    """One that runs while Python ends brings the process down."""
+    seen = json.loads((together / f"seen-{rank}.json").read_text())
+    assert "python" in seen["threads"]
+    assert "gloo" not in seen["threads"]
+
+
 def test_a_killed_process_is_restarted_and_the_run_goes_on(tmp_path: Path, small: None) -> None:
     length = "length=60"
     settings = [f"{path}={value}" for path, value in

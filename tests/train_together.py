@@ -106,7 +106,9 @@ def main(root: Path) -> None:
                 train(made, folder, group=group)
             except RunError as error:
                 seen[problem] = f"{type(error).__name__}: {error}"
-        (root / f"seen-{group.rank}.json").write_text(json.dumps(seen))
+    threads = [name.read_text().strip() for name in Path("/proc/self/task").glob("*/comm")]
+    seen["threads"] = json.dumps(threads)
+    (root / f"seen-{group.rank}.json").write_text(json.dumps(seen))
 
 
 if __name__ == "__main__":

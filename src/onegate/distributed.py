@@ -9,6 +9,7 @@ computes, but for the order of additions. Started by torchrun, which sets the en
 
 from __future__ import annotations
 
+import importlib
 import inspect
 import json
 import os
@@ -285,6 +286,9 @@ def joined(device: str = "cpu") -> Iterator[Group]:
     # find the addresses of the dead and try to connect to them.
     attempt = PrefixStore(f"attempt-{_restarts()}", store)
     backend = "gloo" if own == _CPU else "nccl"
+    # Optimisers import this package, in which defaults of arguments are the group of that moment:
+    # they would keep the group, whose threads then bring the process down as Python ends.
+    importlib.import_module("torch.distributed.nn")
     dist.init_process_group(backend, store=attempt, rank=rank, world_size=size)
     yield Processes(own)
     # Not after an error: it would wait for processes that are gone.
