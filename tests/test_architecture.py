@@ -32,6 +32,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "named": {"units", "cells", "layers"},
     "convert": {"units", "layers", "named"},
     "files": set(),
+    "text_statistics": set(),
     "data": {"files"},
     "recipes": {*LANGUAGE, "files"},
     "results": {"files", "recipes", "checkpoints", "machine"},
