@@ -90,7 +90,7 @@ def tuned(unit: str) -> Recipe:
             "model.init": "Zaremba et al. 2014, their medium model",
             "model.start_from_text": "what words stand beside is counted in ten seconds; steps "
             "falling from 1 then come to 130.8 on the validation text in an epoch, from random "
-            "vectors to 165.7",
+            "vectors to 165.7 (decay of all parameters)",
             "optimizer.kind": "Adam (lr 0.001) came to 191.7 on the validation text in an epoch, "
             "plain clipped steps of 1 on the summed loss to 165.7",
             "optimizer.lr": "steps that stay near 1 (Zaremba et al. 2014) end in noise: 269 on the "
@@ -99,8 +99,9 @@ def tuned(unit: str) -> Recipe:
             "steps (their norm was 50 after 8 epochs, 14 at the start); half an epoch from there, "
             "with falling steps, came to 111.0 on the validation text, with 0.0005 to 108.6, with "
             "0.001 to 107.8, with 0.003 to 116.9",
-            "optimizer.weight_decay_on": "the vectors of rare words would be lost before they are "
-            "seen again",
+            "optimizer.weight_decay_on": "over twelve epochs the vectors of rare words would shrink "
+            "thirtyfold. Measured for one epoch alone, where leaving vectors out costs: 137.1 on "
+            "the validation text instead of 130.8",
             "length": "for the time it takes: five minutes an epoch on a core",
             "schedule.kind": "as in `paper`",
         },
