@@ -100,8 +100,8 @@ def tuned(unit: str) -> Recipe:
             "with falling steps, came to 111.0 on the validation text, with 0.0005 to 108.6, with "
             "0.001 to 107.8, with 0.003 to 116.9",
             "optimizer.weight_decay_on": "over twelve epochs the vectors of rare words would "
-            "shrink thirtyfold. Measured for one epoch alone, where leaving vectors out costs: 137.1 on "
-            "the validation text instead of 130.8",
+            "shrink thirtyfold. Measured for one epoch alone, where leaving vectors out costs: "
+            "137.1 on the validation text instead of 130.8",
             "length": "for the time it takes: five minutes an epoch on a core",
             "schedule.kind": "as in `paper`",
         },
