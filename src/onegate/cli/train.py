@@ -32,7 +32,7 @@ def register(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> N
     add_threads(parser)
     parser.add_argument(
         "--bfloat16", action="store_true",
-        help="learn a language model's output layer with bfloat16 products: half its time on "
+        help="learn a language model's output layer with bfloat16 products: faster on "
         "processors that have them, slow on others",
     )  # fmt: skip
     parser.add_argument("--device", choices=("cpu", "cuda"), default="cpu", help="default: cpu")
