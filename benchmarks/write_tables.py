@@ -42,7 +42,10 @@ OTHERS = ("torch.nn.GRU", "torch.nn.LSTM", "Flax MGUCell (jit)", "torchrecurrent
 
 @dataclass(frozen=True)
 class Study:
-    """Runs of a recipe with some fields replaced; `fixed` ones are the same in all of them."""
+    """Runs of a recipe with some fields replaced; `fixed` ones are the same in all of them.
+
+    size: hidden units, if the runs have several.
+    """
 
     name: str
     task: str
@@ -50,23 +53,37 @@ class Study:
     varied: tuple[str, ...]
     fixed: Mapping[str, Any] = field(default_factory=dict)
     units: tuple[str, ...] = PAIR
+    size: int | None = None
 
 
 FORGET_BIAS = ("model.init", "model.init_value")
 STUDIES = (
     Study("readings adding", "adding", "paper", ("data.variant",)),
     Study("halved rows", "mnist_rows", "flow", ("optimizer.lr",)),
-    Study("halved imdb", "imdb", "flow", ("optimizer.lr",)),
+    Study("closest imdb", "imdb", "flow", ("data.input", "data.scale", "optimizer.lr")),
     Study(
         "readings", "imdb", "flow",
         ("data.input", "data.scale", "data.long", "data.padding", "model.readout"),
         {"length": 10.0}, ("mgu",),
     ),
     Study(
-        "overfitting", "ptb", "paper", ("optimizer.weight_decay", "optimizer.lr", "length"),
+        "overfitting", "ptb", "paper",
+        ("model.dropout", "model.start_from_text", "optimizer.lr", "optimizer.weight_decay",
+         "schedule.kind", "schedule.factor", "schedule.start", "length"),
         {"data.train": 300_000}, ("mgu",),
     ),
-    Study("lengths", "adding", "tuned", ("data.shortest", "data.longest"), {"length": 30.0}),
+    Study(
+        "overfitting 400", "ptb", "paper", ("model.dropout", "optimizer.weight_decay"), size=400
+    ),
+    Study(
+        "lengths", "adding", "tuned", ("data.shortest", "data.longest", *FORGET_BIAS),
+        {"length": 30.0},
+    ),
+    Study(
+        "permuted", "mnist_permuted", "tuned", (*FORGET_BIAS, "optimizer.lr"), {"length": 2.0}
+    ),
+    Study("gate after rows", "mnist_rows", "tuned", (), units=("mgu", "mgu_gate_after")),
+    Study("gate after adding", "adding", "tuned", (), units=("mgu", "mgu_gate_after")),
     Study(
         "forget bias adding", "adding", "tuned", FORGET_BIAS, {"length": 20.0}, ("mgu", "lstm")
     ),
@@ -276,6 +293,8 @@ def _study(runs: list[Run], study: Study) -> str:
     for group in grouped(runs):
         here = {change.path: change.here for change in group.changes}
         if (group.task, group.recipe.name) != (study.task, study.recipe):
+            continue
+        if study.size not in (None, group.hidden_size):
             continue
         if here.keys() - study.fixed.keys() - {*study.varied} or study.fixed.items() - here.items():
             continue
