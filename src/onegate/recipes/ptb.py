@@ -8,14 +8,16 @@ from onegate.recipes.recipe import Model, Optimizer, PtbData, Recipe, Schedule
 
 
 def paper(unit: str) -> Recipe:
-    """Section 4.4 of the paper at 500 units; how the steps are made is not said there."""
+    """Section 4.4 of the paper at 500 units; how the net starts and learns is not said there."""
     return Recipe(
         task="ptb",
         name="paper",
         unit=unit,
         data=PtbData(steps=35),
-        model=Model(hidden_size=500, num_layers=2, embedding=200),
-        optimizer=Optimizer("sgd", lr=1.0, clip_norm=5.0, loss="sum_over_steps"),
+        model=Model(hidden_size=500, num_layers=2, embedding=200, start_from_text=True),
+        optimizer=Optimizer(
+            "sgd", lr=1.0, weight_decay=0.0007, clip_norm=5.0, loss="sum_over_steps"
+        ),
         schedule=Schedule("cosine"),
         batch_size=20,
         length=6,
@@ -36,6 +38,12 @@ def paper(unit: str) -> Recipe:
             "optimizer.lr": "the text's 0.01 is that of an optimiser which it does not name: three "
             "epochs of Adagrad came to 227; with the momentum 0.99 of the other experiments half "
             "an epoch came to 4,800. The step is that of Zaremba et al. 2014",
+            "model.start_from_text": "not in the text; what words stand beside is counted in ten "
+            "seconds. 400 units of MGU come to 104.9 on the validation text; without it they were "
+            "at 115.5 after five of the six epochs, with it at 108.5",
+            "optimizer.weight_decay": "not in the text; without it and the start from the text 400 "
+            "units of MGU learn the training text by heart (perplexity 47) and come to 126.0 on "
+            "the validation text",
             "optimizer.clip_norm": "not in the text; Zaremba et al. 2014",
             "optimizer.loss": "not in the text; Zaremba et al. 2014",
             "schedule.kind": "not in the text; three epochs brought MGU with 100 units to 198 by "
