@@ -23,6 +23,7 @@ from onegate.tasks import Batch, Shape
 
 REFERENCE = {"engine": "reference"}
 NUMBERS = Shape(inputs=3, outputs=4, steps=5, objective="class")
+TEXT = np.array([0, 1, 2, 0, 1, 2, 0, 1, 3, 1], np.int32)
 
 
 def mgu(model: SequenceModel, x: torch.Tensor, suffix: str = "") -> torch.Tensor:
@@ -166,11 +167,10 @@ def test_a_narrower_tied_embedding_is_reached_through_a_matrix() -> None:
 
 
 def test_a_language_model_may_start_from_its_text() -> None:
-    text = np.array([0, 1, 2, 0, 1, 2, 0, 1, 3, 1], np.int32)
     asked = Model(6, embedding=4, tie_embedding=True, start_from_text=True, engine="reference")
-    model = LanguageModel("mgu", asked, Shape(11, 11, 0, "word", text))
+    model = LanguageModel("mgu", asked, Shape(11, 11, 0, "word", TEXT))
     torch.testing.assert_close(
-        model.embedding.weight.detach(), 0.16 * text_statistics.word_vectors(text, 11, 4)
+        model.embedding.weight.detach(), 0.16 * text_statistics.word_vectors(TEXT, 11, 4)
     )
     assert model.head.weight is model.embedding.weight
     bias = model.head.bias.detach()
@@ -193,7 +193,7 @@ def test_dropout_acts_in_training_alone() -> None:
         ("imdb", Shape(1, 2, 128, "class"), (20_400, 30_600), (20_400, 30_600)),
         ("mnist_rows", Shape(28, 10, 28, "class"), (25_800, 38_700), (25_800, 38_700)),
         ("mnist_pixels", Shape(1, 10, 784, "class"), (20_400, 30_600), (20_400, 30_600)),
-        ("ptb", Shape(50, 50, 0, "word"), (1_702_000, 2_553_000), (702_000, 1_053_000)),
+        ("ptb", Shape(50, 50, 0, "word", TEXT), (1_702_000, 2_553_000), (702_000, 1_053_000)),
     ],
 )  # fmt: skip
 def test_parameter_counts_are_the_paper_s_and_the_true_ones(
@@ -214,7 +214,7 @@ def test_every_unit_fits_every_kind_of_model(unit: str) -> None:
     assert math.isfinite(score.loss.item())
     text = override(recipe("ptb", "paper", unit), ["model.hidden_size=7", "model.embedding=3"])
     words = torch.randint(11, (4, 2))
-    model = build(text, Shape(11, 11, 0, "word"))
+    model = build(text, Shape(11, 11, 0, "word", TEXT))
     score, state = model.score(Batch(words, words), None)
     score, _ = model.score(Batch(words, words), state)
     assert math.isfinite(score.loss.item())

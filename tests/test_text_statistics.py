@@ -96,3 +96,12 @@ def test_other_random_numbers_are_left_alone() -> None:
     first = word_vectors(text(12, 60), 12, 3)
     assert torch.equal(torch.rand(1), expected)
     assert torch.equal(word_vectors(text(12, 60), 12, 3), first)
+
+
+def test_vectors_asked_for_again_are_equal_and_the_asker_s_own() -> None:
+    tokens = text(30, 400)
+    first = word_vectors(tokens, 30, 5)
+    kept = first.clone()
+    first.zero_()
+    torch.testing.assert_close(word_vectors(tokens.copy(), 30, 5), kept, rtol=0, atol=0)
+    assert not torch.equal(word_vectors(tokens[:-1], 30, 5), kept)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import functools
+
 import numpy as np
 import torch
 from numpy.typing import NDArray
@@ -32,10 +34,15 @@ def word_vectors(text: NDArray[np.int32], words: int, width: int) -> Tensor:
 
     The vectors are those of the largest singular values of the positive pointwise mutual
     information of words and their neighbours, in a random rotation, so that no place is worth more
-    than another. The mean of their squares is 1.
+    than another. The mean of their squares is 1. Asked for again, they are not counted again.
     """
+    return _word_vectors(text.astype(np.int32, copy=False).tobytes(), words, width).clone()
+
+
+@functools.lru_cache(maxsize=2)
+def _word_vectors(text: bytes, words: int, width: int) -> Tensor:
     random = torch.Generator().manual_seed(0)
-    table = _information(text, words)
+    table = _information(np.frombuffer(text, np.int32), words)
     wanted = min(width + _MORE_DIRECTIONS, words)
     basis = torch.randn(words, wanted, generator=random)
     for _ in range(_PASSES):
