@@ -78,9 +78,12 @@ STUDIES = (
         "overfitting 400", "ptb", "paper",
         ("model.start_from_text", "optimizer.weight_decay", "length"), size=400,
     ),
-    Study(
-        "lengths", "adding", "tuned", ("data.shortest", "data.longest", *FORGET_BIAS),
-        {"length": 30.0},
+    *(
+        Study(
+            f"lengths {epochs:g}", "adding", "tuned",
+            ("data.shortest", "data.longest", *FORGET_BIAS), {"length": epochs},
+        )
+        for epochs in (12.0, 30.0)
     ),
     Study(
         "permuted", "mnist_permuted", "tuned", (*FORGET_BIAS, "optimizer.lr"), {"length": 2.0}
