@@ -46,3 +46,24 @@ def test_where_low_is_good_the_axis_is_logarithmic() -> None:
     axes = axes_with([0.1, 0.0001], "y")
     assert scale(axes, MSE) == "Logarithmic."
     assert axes.get_yscale() == "log"
+
+
+@pytest.mark.parametrize(
+    ("values", "numbers"),
+    [
+        ([98.6, 133.0], ["100", "110", "120", "130"]),
+        ([6.2, 8.9], ["6.5", "7", "7.5", "8", "8.5"]),
+        ([84.0, 210.0], ["100", "150", "200"]),
+        ([0.0002, 0.1], ["0.001", "0.01", "0.1"]),
+    ],
+)
+def test_wide_or_narrow_some_numbers_stand_at_the_axis(
+    values: list[float], numbers: list[str]
+) -> None:
+    axes = axes_with(values, "y")
+    scale(axes, MSE)
+    low, high = axes.get_ylim()
+    within = [v for v in axes.yaxis.get_majorticklocs() if min(values) <= v <= max(values)]
+    assert [axes.yaxis.get_major_formatter()(v, 0) for v in within] == numbers
+    assert low < within[0]
+    assert within[-1] < high

@@ -15,6 +15,10 @@ from onegate.report.subjects import Metric
 _ALL_RIGHT = 99.99
 # The largest value as a multiple of the smallest: above it an axis is wide.
 _WIDE_ERRORS, _WIDE = 8.0, 30.0
+# Below it an axis is narrow. How the numbers of logarithmic axes begin, by how wide they are:
+_NARROW = 2.0
+_FINE = (*(n / 10 for n in range(10, 20)), *(n / 2 for n in range(4, 20)))
+_COARSE = (1.0, 1.5, 2.0, 3.0, 5.0, 7.0)
 _PERCENTAGES = (50, 70, 80, 90, 95, 97, 98, 99, 99.5)
 # Between the outermost points and the ends of the axis, as a share of what it shows.
 _MARGIN = 0.05
@@ -32,8 +36,9 @@ def scale(axes: Axes, metric: Metric, direction: Literal["x", "y"] = "y") -> str
     low, high = axis.get_data_interval()
     if not metric.higher_is_better:
         set_scale("log")
-        steps = (1.0,) if high / low > _WIDE else (1.0, 1.5, 2.0, 3.0, 5.0, 7.0)
-        axis.set_major_locator(LogLocator(subs=steps))
+        spans = high / low
+        begins = (1.0,) if spans > _WIDE else _COARSE if spans > _NARROW else _FINE
+        axis.set_major_locator(LogLocator(subs=begins))
         said = "Logarithmic."
     elif high < _ALL_RIGHT and (100 - low) / (100 - high) > _WIDE_ERRORS:
         set_scale("function", functions=(_to_errors, _from_errors))
