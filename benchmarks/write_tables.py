@@ -62,7 +62,7 @@ FORGET_BIAS = ("model.init", "model.init_value")
 STUDIES = (
     Study("readings adding", "adding", "paper", ("data.variant",)),
     Study("halved rows", "mnist_rows", "flow", ("optimizer.lr",)),
-    Study("closest imdb", "imdb", "flow", ("data.input", "data.scale", "optimizer.lr")),
+    Study("halved imdb", "imdb", "flow", ("optimizer.lr",)),
     Study(
         "readings", "imdb", "flow",
         ("data.input", "data.scale", "data.long", "data.padding", "model.readout"),

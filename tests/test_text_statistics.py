@@ -9,6 +9,7 @@ import pytest
 import torch
 from numpy.typing import NDArray
 
+from onegate import text_statistics
 from onegate.text_statistics import log_frequencies, word_vectors
 
 
@@ -95,6 +96,7 @@ def test_other_random_numbers_are_left_alone() -> None:
     torch.manual_seed(5)
     first = word_vectors(text(12, 60), 12, 3)
     assert torch.equal(torch.rand(1), expected)
+    text_statistics._word_vectors.cache_clear()
     assert torch.equal(word_vectors(text(12, 60), 12, 3), first)
 
 
