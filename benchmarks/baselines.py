@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from onegate import data
+from onegate.lab import data
 
 
 def main() -> None:

@@ -9,7 +9,8 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
-from onegate import files, results
+from onegate.lab import files
+from onegate.lab import runs as results
 
 RESULTS = Path(__file__).parent.parent / "results"
 SMALL = ("recipe.json", "machine.json", "metrics.jsonl", "status.json")

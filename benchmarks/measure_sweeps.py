@@ -24,12 +24,13 @@ from datetime import UTC, datetime
 from importlib import metadata
 from pathlib import Path
 
-from onegate import machine, reproduce, sweep
-from onegate.profiling import COMPUTING
-from onegate.progress import duration
-from onegate.results import finished_runs
-from onegate.sweep import Grid, estimates
-from onegate.sweep.plan import cores
+from onegate.lab import reproduce, sweep
+from onegate.lab.runs import finished_runs
+from onegate.lab.sweep import Grid, estimates
+from onegate.lab.sweep.plan import cores
+from onegate.lab.train import machine
+from onegate.lab.train.profiling import COMPUTING
+from onegate.lab.train.progress import duration
 
 _TASKS = 1_000
 

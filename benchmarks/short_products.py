@@ -12,7 +12,7 @@ import time
 
 import torch
 
-from onegate.cross_entropy import summed_cross_entropy
+from onegate.lab.train.cross_entropy import summed_cross_entropy
 
 WORDS, WIDTH, VOCABULARY, ROUNDS = 400, 300, 10_000, 21
 

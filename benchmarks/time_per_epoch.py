@@ -13,7 +13,8 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from onegate import compare, files, machine
+from onegate.lab import compare, files
+from onegate.lab.train import machine
 
 TO = Path(__file__).parent.parent / "results" / "time_per_epoch.json"
 TASKS = ("adding", "imdb", "mnist_rows", "mnist_pixels", "ptb")

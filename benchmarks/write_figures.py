@@ -11,10 +11,10 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-from onegate import files
-from onegate.report import figures
-from onegate.report.groups import grouped
-from onegate.results import finished_runs
+from onegate.lab import files
+from onegate.lab.report import figures
+from onegate.lab.report.groups import grouped
+from onegate.lab.runs import finished_runs
 
 ROOT = Path(__file__).parent.parent
 PAGE = ROOT / "docs" / "reproduction.md"

@@ -19,12 +19,13 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from onegate import files, units
-from onegate.graph.properties import STATED_COUNTS
-from onegate.report.groups import Group, display, grouped
-from onegate.report.published import TABLE_2_SIZES, find
-from onegate.report.subjects import SUBJECTS
-from onegate.results import Comparison, Run, comparisons, finished_runs
+from onegate import units
+from onegate.lab import files
+from onegate.lab.report.groups import Group, display, grouped
+from onegate.lab.report.published import TABLE_2_SIZES, find
+from onegate.lab.report.subjects import SUBJECTS
+from onegate.lab.runs import Comparison, Run, comparisons, finished_runs
+from onegate.properties import STATED_COUNTS
 
 ROOT = Path(__file__).parent.parent
 RESULTS = ROOT / "results" / "bench"

@@ -1,7 +1,7 @@
 /* The C interface of the native engine: plain pointers, sizes and integers.
  *
  * A program (one per unit and size) is made once from the integers of
- * onegate.graph.program.Program.encode, checked, and then run over whole sequences. Nothing here
+ * onegate.lowering.program.Program.encode, checked, and then run over whole sequences. Nothing here
  * allocates a result, prints or aborts: a function that can fail returns non-zero and leaves a
  * message of at most `size` bytes in `message`.
  *

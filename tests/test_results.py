@@ -12,9 +12,8 @@ from pathlib import Path
 import pytest
 import torch
 
-from onegate.checkpoints import Checkpoint
-from onegate.recipes import override, recipe
-from onegate.results import (
+from onegate.lab.recipes import override, recipe
+from onegate.lab.runs import (
     ComparedUnit,
     Comparison,
     Run,
@@ -24,6 +23,7 @@ from onegate.results import (
     finished_runs,
     run_name,
 )
+from onegate.lab.train.checkpoints import Checkpoint
 
 RECIPE = recipe("adding", "tuned", "mgu")
 
@@ -107,7 +107,7 @@ def test_two_at_once_are_refused(tmp_path: Path) -> None:
 
 def test_the_lock_of_a_killed_process_is_stale(tmp_path: Path) -> None:
     hold = (
-        "import sys, time; from pathlib import Path; from onegate.results import RunFolder\n"
+        "import sys, time; from pathlib import Path; from onegate.lab.runs import RunFolder\n"
         "with RunFolder(Path(sys.argv[1])).locked():\n"
         "    print('held', flush=True); time.sleep(60)\n"
     )
@@ -198,7 +198,7 @@ def test_a_lock_is_waited_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
     ):
         pass
     tried = iter([False, False, True])
-    monkeypatch.setattr("onegate.files.try_lock", lambda _: next(tried))
+    monkeypatch.setattr("onegate.lab.files.try_lock", lambda _: next(tried))
     monkeypatch.setattr("time.sleep", lambda _: None)
     with RunFolder(tmp_path).locked(60):
         assert next(tried, None) is None

@@ -1,10 +1,8 @@
 """Recurrent units written once as equations, and layers of them that drop in for torch.nn."""
 
-from onegate import inspect
-from onegate.cells import Cell
-from onegate.convert import from_torch, to_torch
+from onegate import probe as inspect
 from onegate.engines.choice import Choice, EngineError
-from onegate.expressions import (
+from onegate.language import (
     Affine,
     Fit,
     Graph,
@@ -16,9 +14,11 @@ from onegate.expressions import (
     sigmoid,
     tanh,
 )
-from onegate.init import chrono, forget_bias
-from onegate.layers import Recurrent
-from onegate.named import (
+from onegate.nn.cells import Cell
+from onegate.nn.convert import from_torch, to_torch
+from onegate.nn.init import chrono, forget_bias
+from onegate.nn.layers import Recurrent
+from onegate.nn.named import (
     GRU,
     IRNN,
     JANET,

@@ -4,6 +4,6 @@ from __future__ import annotations
 
 import sys
 
-from onegate.cli import main
+from onegate.lab.cli import main
 
 sys.exit(main())

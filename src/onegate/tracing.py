@@ -11,8 +11,8 @@ from collections.abc import Iterable
 from types import FrameType
 from typing import Any
 
-from onegate import expressions
-from onegate.expressions import LANGUAGE, Affine, Fit, Graph, Map, Unit, UnitError, Value, Vector
+from onegate import language as expressions
+from onegate.language import LANGUAGE, Affine, Fit, Graph, Map, Unit, UnitError, Value, Vector
 
 
 @functools.lru_cache(maxsize=1024)

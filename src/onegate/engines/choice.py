@@ -10,10 +10,11 @@ import torch
 from torch import Tensor
 from torch.autograd import forward_ad
 
-from onegate.engines import fused, reference
+from onegate.engines import reference
 from onegate.engines.compiling import constant
+from onegate.engines.cpu import operator as fused
 from onegate.engines.direction import Direction
-from onegate.expressions import Graph
+from onegate.language import Graph
 
 ENGINES: Final = ("auto", "fused", "reference")
 

@@ -16,8 +16,8 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from onegate.engines.direction import Direction
-from onegate.expressions import Graph, Value
-from onegate.graph.stages import Product, Projection, Stages, stages
+from onegate.language import Graph, Value
+from onegate.lowering.stages import Product, Projection, Stages, stages
 
 Values: TypeAlias = dict[Value, Any]  # a tensor for every node, a float for a constant
 Parameters: TypeAlias = Mapping[str, Tensor]

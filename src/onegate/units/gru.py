@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from onegate.expressions import Affine, Fit, Unit, sigmoid, tanh
+from onegate.language import Affine, Fit, Unit, sigmoid, tanh
 from onegate.units.registry import register
 
 CHO = "Cho et al. 2014, Learning Phrase Representations using RNN Encoder-Decoder"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from onegate.expressions import Affine, Unit, Vector, identity, sigmoid, tanh
+from onegate.language import Affine, Unit, Vector, identity, sigmoid, tanh
 from onegate.units.registry import register
 
 GREFF = "Greff, Srivastava, Koutnik, Steunebrink, Schmidhuber 2015, LSTM: A Search Space Odyssey"

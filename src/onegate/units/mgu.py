@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from onegate.expressions import Affine, Unit, Vector, sigmoid, tanh
+from onegate.language import Affine, Unit, Vector, sigmoid, tanh
 from onegate.units.registry import register
 
 ZHOU = "Zhou, Wu, Zhang, Zhou 2016, Minimal Gated Unit for Recurrent Neural Networks"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from onegate.expressions import Affine, Unit, relu, sigmoid, tanh
+from onegate.language import Affine, Unit, relu, sigmoid, tanh
 from onegate.units.registry import register
 
 

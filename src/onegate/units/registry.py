@@ -8,8 +8,8 @@ from collections.abc import Callable
 from dataclasses import fields, replace
 from typing import Any, TypeVar
 
-from onegate.expressions import Unit, UnitError
-from onegate.graph.latex import latex
+from onegate.export.latex import latex
+from onegate.language import Unit, UnitError
 from onegate.tracing import trace
 
 UNITS: dict[str, Unit] = {}

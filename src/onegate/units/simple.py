@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, ClassVar
 
-from onegate.expressions import Affine, Unit, relu, sigmoid, tanh
+from onegate.language import Affine, Unit, relu, sigmoid, tanh
 from onegate.units.registry import register
 
 

@@ -1,0 +1,1 @@
+"""The fused engine for CPUs."""

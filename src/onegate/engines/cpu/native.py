@@ -1,0 +1,185 @@
+"""The native library: where it is, what it says of itself, and its functions through ctypes.
+
+Nothing here knows of torch. csrc/onegate.h documents every field.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import functools
+import os
+import threading
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import onegate
+from onegate.lowering.program import FORMAT, Program
+
+FILE = "onegate_native.so"
+_MESSAGE_BYTES = 512
+
+
+# A forked process has the parent's pool of threads in name only: waiting for it would never end.
+# torch may have filled that pool before the library was loaded, which the library cannot know.
+_forked = False
+
+
+def _after_fork() -> None:
+    global _forked
+    _forked = True
+
+
+os.register_at_fork(after_in_child=_after_fork)
+
+
+class NativeError(RuntimeError):
+    """The native engine refused what it was given."""
+
+
+class ForwardCall(ctypes.Structure):
+    """og_forward."""
+
+    _fields_ = (
+        ("program", ctypes.c_void_p),
+        ("bits", ctypes.c_int32),
+        ("directions", ctypes.c_int32),
+        ("threads", ctypes.c_int32),
+        ("split", ctypes.c_int32),
+        ("steps", ctypes.c_int64),
+        ("rows", ctypes.c_int64),
+        ("lengths", ctypes.c_void_p),
+        ("x", ctypes.c_void_p),
+        ("x_step", ctypes.c_int64),
+        ("x_row", ctypes.c_int64),
+        ("start", ctypes.c_void_p),
+        ("out", ctypes.c_void_p),
+        ("out_step", ctypes.c_int64),
+        ("out_row", ctypes.c_int64),
+        ("last", ctypes.c_void_p),
+        ("kept", ctypes.c_void_p),
+        ("parameters", ctypes.c_void_p),
+    )
+
+
+class BackwardCall(ctypes.Structure):
+    """og_backward."""
+
+    _fields_ = (
+        ("forward", ForwardCall),
+        ("grad_out", ctypes.c_void_p),
+        ("grad_out_step", ctypes.c_int64),
+        ("grad_out_row", ctypes.c_int64),
+        ("grad_last", ctypes.c_void_p),
+        ("grad_x", ctypes.c_void_p),
+        ("grad_start", ctypes.c_void_p),
+        ("grad_parameters", ctypes.c_void_p),
+    )
+
+
+@dataclass(frozen=True)
+class Library:
+    """The loaded library, or the reason why there is none."""
+
+    path: Path | None
+    problem: str | None
+    functions: ctypes.CDLL | None
+
+    @property
+    def instruction_set(self) -> str:
+        """The instruction set chosen for this machine."""
+        assert self.functions is not None
+        name: bytes = self.functions.og_instruction_set()
+        return name.decode()
+
+
+@functools.cache
+def library() -> Library:
+    """Loads the library once; $ONEGATE_NATIVE names another build of it."""
+    asked = os.environ.get("ONEGATE_NATIVE")
+    places = [Path(asked)] if asked else [Path(p) / FILE for p in onegate.__path__]
+    path = next((p for p in places if p.is_file()), None)
+    if path is None:
+        return Library(None, "the native engine is not built (no C++ compiler at install?)", None)
+    try:
+        functions = ctypes.CDLL(str(path))
+        _declare(functions)
+    except (OSError, AttributeError) as error:
+        return Library(path, f"the native engine does not load: {error}", None)
+    if functions.og_format() != FORMAT:
+        return Library(path, f"{path} is of another version of onegate: install again", None)
+    return Library(path, None, functions)
+
+
+def _declare(functions: ctypes.CDLL) -> None:
+    pointer, size, text = ctypes.c_void_p, ctypes.c_int64, ctypes.c_char_p
+    functions.og_format.restype = ctypes.c_int32
+    functions.og_instruction_set.restype = text
+    functions.og_program_new.restype = pointer
+    functions.og_program_new.argtypes = [pointer, size, pointer, size, text, size]
+    functions.og_program_free.restype = None
+    functions.og_program_free.argtypes = [pointer]
+    functions.og_kept_size.restype = size
+    functions.og_kept_size.argtypes = [pointer, size, size, size]
+    for run in (functions.og_run_forward, functions.og_run_backward):
+        run.restype = ctypes.c_int32
+        run.argtypes = [pointer, text, size]
+
+
+class NativeProgram:
+    """A program inside the library; freed with this object."""
+
+    def __init__(self, code: Sequence[int], constants: Sequence[float]) -> None:
+        loaded = library()
+        if loaded.functions is None:
+            raise NativeError(str(loaded.problem))
+        self._functions = loaded.functions
+        message = ctypes.create_string_buffer(_MESSAGE_BYTES)
+        self.handle: int | None = self._functions.og_program_new(
+            (ctypes.c_int64 * len(code))(*code), len(code),
+            (ctypes.c_double * len(constants))(*constants), len(constants),
+            message, _MESSAGE_BYTES,
+        )  # fmt: skip
+        if not self.handle:
+            raise NativeError(f"the native engine refuses the program: {message.value.decode()}")
+
+    @classmethod
+    def of(cls, program: Program) -> NativeProgram:
+        """The native form of a unit's program."""
+        return cls(program.encode(), program.constants)
+
+    def __del__(self) -> None:
+        if getattr(self, "handle", None):
+            self._functions.og_program_free(self.handle)
+
+    def kept_size(self, directions: int, steps: int, rows: int) -> int:
+        """How many numbers the forward pass keeps for the backward pass."""
+        size: int = self._functions.og_kept_size(self.handle, directions, steps, rows)
+        return size
+
+    def forward(self, call: ForwardCall) -> None:
+        """Runs a sequence forward."""
+        if _forked:
+            call.threads = 1
+        self._run(self._functions.og_run_forward, call)
+
+    def backward(self, call: BackwardCall) -> None:
+        """Runs a sequence backward."""
+        if _forked:
+            call.forward.threads = 1
+        self._run(self._functions.og_run_backward, call)
+
+    def _run(self, function: ctypes._NamedFuncPointer, call: ctypes.Structure) -> None:
+        message = _messages.buffer
+        if function(ctypes.addressof(call), message, _MESSAGE_BYTES):
+            raise NativeError(message.value.decode())
+
+
+class _Messages(threading.local):
+    """Room for a message, one per thread."""
+
+    def __init__(self) -> None:
+        self.buffer = ctypes.create_string_buffer(_MESSAGE_BYTES)
+
+
+_messages = _Messages()

@@ -1,0 +1,1 @@
+"""Other forms of a unit, each a function of its graph."""

@@ -1,1 +1,0 @@
-"""Pure functions of a unit's graph: LaTeX, pictures, stages, the backward step."""

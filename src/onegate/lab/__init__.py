@@ -1,0 +1,1 @@
+"""The laboratory: tasks, training, sweeps, reports, benchmarks and the command line."""

@@ -1,0 +1,134 @@
+"""Who is timed: layers of ours, of torch.nn and of other libraries, ready to run on a shape."""
+
+from __future__ import annotations
+
+import copy
+import importlib.util
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+import torch
+from torch import Tensor, nn
+
+from onegate.engines.cpu.native import library
+from onegate.lab.bench import jax_contestant
+from onegate.lab.bench.memory import held_bytes
+from onegate.lab.bench.shapes import Shape
+from onegate.lab.bench.unavailable import Unavailable
+from onegate.nn.layers import Recurrent
+
+ENGINES: Final = ("fused", "reference")
+TORCH_GRU: Final = "torch.nn.GRU"
+TORCH_LSTM: Final = "torch.nn.LSTM"
+TORCH_RNN: Final = "torch.nn.RNN"
+TORCHRECURRENT: Final = "torchrecurrent MGU"
+FLAX: Final = "Flax MGUCell (jit)"
+
+
+@dataclass(frozen=True)
+class Entry:
+    """A contestant on one shape: what to call, and the bytes it holds for the backward pass."""
+
+    train: Callable[[], object]
+    infer: Callable[[], object]
+    held_bytes: Callable[[], int]
+
+
+@dataclass(frozen=True)
+class Contestant:
+    """unit: the registered unit with the same matrix products, from which they are counted.
+
+    enter: makes the entry for a shape from its input (T, B, d) and the gradient of its outputs,
+    or raises Unavailable with the reason.
+    """
+
+    name: str
+    unit: str
+    enter: Callable[[Shape, Tensor, Tensor], Entry]
+
+
+def ours_name(unit: str, engine: str) -> str:
+    """The contestant's name of one of our units.
+
+    >>> ours_name("mgu", "fused")
+    'mgu fused'
+    """
+    return f"{unit} {engine}"
+
+
+def ours(unit: str, engine: str) -> Contestant:
+    """A registered unit on one of our engines."""
+
+    def enter(shape: Shape, x: Tensor, grad_out: Tensor) -> Entry:
+        problem = library().problem if engine == "fused" else None
+        if problem:
+            raise Unavailable(problem)
+        layer = Recurrent(
+            unit, shape.inputs, shape.hidden, shape.layers,
+            bidirectional=shape.bidirectional, engine=engine,
+        )  # fmt: skip
+        return module_entry(layer, x, grad_out, shape.input_gradient)
+
+    return Contestant(ours_name(unit, engine), unit, enter)
+
+
+def peers() -> list[Contestant]:
+    """torch.nn and other libraries, installed or not."""
+    return [
+        _torch_nn(TORCH_GRU, "gru_reset_after", nn.GRU),
+        _torch_nn(TORCH_LSTM, "lstm", nn.LSTM),
+        _torch_nn(TORCH_RNN, "simple", nn.RNN),
+        Contestant(TORCHRECURRENT, "mgu", _enter_torchrecurrent),
+        Contestant(FLAX, "mgu_gate_after", _enter_flax),
+    ]
+
+
+def module_entry(
+    layer: nn.Module, x: Tensor, grad_out: Tensor, input_gradient: bool = False
+) -> Entry:
+    """The entry of a module that is called as torch.nn.GRU."""
+    x = x.detach().requires_grad_(input_gradient)
+    leaves: Sequence[Tensor] = [x, *layer.parameters()]
+    evaluating = copy.deepcopy(layer).eval()
+
+    def train() -> None:
+        for leaf in leaves:
+            leaf.grad = None
+        layer(x)[0].backward(grad_out)
+
+    def infer() -> None:
+        with torch.no_grad():
+            evaluating(x)
+
+    return Entry(train, infer, lambda: held_bytes(layer, x))
+
+
+def _torch_nn(name: str, unit: str, kind: Callable[..., nn.Module]) -> Contestant:
+    def enter(shape: Shape, x: Tensor, grad_out: Tensor) -> Entry:
+        layer = kind(shape.inputs, shape.hidden, shape.layers, bidirectional=shape.bidirectional)
+        return module_entry(layer, x, grad_out, shape.input_gradient)
+
+    return Contestant(name, unit, enter)
+
+
+def _enter_torchrecurrent(shape: Shape, x: Tensor, grad_out: Tensor) -> Entry:
+    _require("torchrecurrent")
+    if shape.bidirectional:
+        raise Unavailable("it has no bidirectional layers")
+    import torchrecurrent
+
+    layer: Any = torchrecurrent.MGU(shape.inputs, shape.hidden, shape.layers)
+    return module_entry(layer, x, grad_out, shape.input_gradient)
+
+
+def _enter_flax(shape: Shape, x: Tensor, grad_out: Tensor) -> Entry:
+    _require("flax")
+    _require("jax")
+    run = jax_contestant.prepare(shape, x.numpy(), grad_out.numpy(), torch.get_num_threads())
+    return Entry(run.train, run.infer, run.held_bytes)
+
+
+def _require(package: str) -> None:
+    if importlib.util.find_spec(package) is None:
+        raise Unavailable(f"{package} is not installed: pip install 'onegate[peers]'")

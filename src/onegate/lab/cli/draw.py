@@ -1,0 +1,29 @@
+"""`onegate draw`: pictures of units, drawn from their equations."""
+
+from __future__ import annotations
+
+import argparse
+
+
+def register(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+    """Adds the command."""
+    parser = subparsers.add_parser("draw", help="draw the data flow of one or several units")
+    parser.add_argument("units", nargs="+", metavar="unit", help="a name of `onegate units`")
+    parser.add_argument(
+        "-o", "--output", required=True, metavar="FILE", help="the picture, .svg or .png"
+    )
+    parser.add_argument("--dark", action="store_true", help="light lines on a dark ground")
+    parser.add_argument("--input-size", type=int, default=28, help="default: %(default)s")
+    parser.add_argument("--hidden-size", type=int, default=100, help="default: %(default)s")
+    parser.set_defaults(run=run)
+
+
+def run(args: argparse.Namespace) -> int:
+    """Draws into the file."""
+    from onegate.picture.draw import draw, require_writable, save  # matplotlib is slow to import
+
+    path = require_writable(args.output)
+    sizes = {"input_size": args.input_size, "hidden_size": args.hidden_size}
+    save(draw(*args.units, **sizes, dark=args.dark), path)
+    print(path)
+    return 0

@@ -1,0 +1,47 @@
+"""`onegate gradients`: gradients through time of many units on one plot."""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+
+from onegate.lab import recipes
+from onegate.lab.cli.options import add_settings, add_threads
+from onegate.lab.cli.warning_lines import plain_warnings
+from onegate.lab.train import session as training
+
+
+def register(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+    """Adds the command."""
+    parser = commands.add_parser(
+        "gradients", help="gradients through time of several units on a task's data, as a figure"
+    )
+    parser.add_argument("task", choices=recipes.TASKS, metavar="task",
+                        help=f"one of {', '.join(recipes.TASKS)}")  # fmt: skip
+    parser.add_argument(
+        "--units", nargs="+", default=[], metavar="UNIT", help="units as they start training"
+    )
+    parser.add_argument(
+        "--runs", nargs="+", type=Path, default=[], metavar="RUN",
+        help="runs of the task, before and after training",
+    )  # fmt: skip
+    parser.add_argument("--recipe", default="tuned", help="how units start (default: tuned)")
+    add_settings(parser)
+    parser.add_argument(
+        "-o", dest="out", type=Path, default=Path("gradients"),
+        help="folder to write (default: gradients)",
+    )  # fmt: skip
+    add_threads(parser)
+    parser.set_defaults(run=run)
+
+
+def run(args: argparse.Namespace) -> int:
+    """Writes the figure and prints where it is."""
+    from onegate.lab.inside import comparing
+
+    training.use_threads(args.threads)
+    with plain_warnings():
+        print(
+            comparing.write(args.task, args.units, args.runs, args.out, args.recipe, args.settings)
+        )
+    return 0

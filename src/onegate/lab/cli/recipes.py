@@ -1,0 +1,72 @@
+"""`onegate recipes`: what there is, and what is in one."""
+
+from __future__ import annotations
+
+import argparse
+import json
+from typing import Any
+
+from rich.console import Console
+from rich.table import Table
+
+from onegate.lab import recipes
+from onegate.lab.cli.options import add_settings
+from onegate.lab.recipes import RecipeError
+
+
+def register(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+    """Adds the command."""
+    parser = commands.add_parser("recipes", help="list the recipes, or show one")
+    parser.set_defaults(run=list_all)
+    actions = parser.add_subparsers(metavar="action")
+    show_parser = actions.add_parser("show", help="every field of a recipe, with the reasons")
+    show_parser.add_argument("recipe", metavar="TASK/RECIPE", help="such as mnist_rows/flow")
+    show_parser.add_argument("--unit", default="mgu", help="default: mgu")
+    show_parser.add_argument("--json", action="store_true", help="as recipe.json has it")
+    add_settings(show_parser)
+    show_parser.set_defaults(run=show)
+
+
+def list_all(_: argparse.Namespace) -> int:
+    """Prints every task's recipes with a line each."""
+    table = _table("recipe", "what it is")
+    for task, by_name in recipes.RECIPES.items():
+        for name in by_name:
+            table.add_row(f"{task}/{name}", recipes.summary(task, name))
+    _print(table)
+    return 0
+
+
+def show(args: argparse.Namespace) -> int:
+    """Prints one recipe."""
+    task, slash, name = args.recipe.partition("/")
+    if not slash:
+        raise RecipeError(f"{args.recipe!r}: expected task/recipe, such as mnist_rows/flow")
+    recipe = recipes.override(recipes.recipe(task, name, args.unit), args.settings)
+    if args.json:
+        print(json.dumps(recipes.to_json(recipe), indent=2))
+        return 0
+    table = _table("field", "value", "why")
+    for path, value in recipes.values(recipe):
+        if path != "reasons":
+            table.add_row(path, _shown(value), recipe.reasons.get(path, ""))
+    _print(table)
+    return 0
+
+
+def _shown(value: Any) -> str:
+    return value if isinstance(value, str) else json.dumps(value)
+
+
+def _table(*headings: str) -> Table:
+    table = Table(*headings, box=None, pad_edge=False, header_style="bold")
+    table.columns[0].no_wrap = True
+    return table
+
+
+def _print(table: Table) -> None:
+    # Where nobody looks at a terminal, lines are not cut to its width.
+    console = Console(highlight=False, markup=False)
+    if not console.is_terminal:
+        console = Console(highlight=False, markup=False, width=200)
+    console.print(table)

@@ -1,0 +1,129 @@
+"""`onegate sweep`: every combination of units, sizes, seeds and other fields, as one command."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Sequence
+from contextlib import AbstractContextManager, nullcontext
+from pathlib import Path
+
+from onegate.lab import recipes, sweep
+from onegate.lab.cli.options import add_settings, add_threads_of_runs
+from onegate.lab.cli.warning_lines import plain_warnings
+from onegate.lab.recipes import RecipeError
+from onegate.lab.sweep import Grid, Plan, estimates, local
+from onegate.lab.sweep.cluster import Cluster, connected
+from onegate.lab.sweep.grid import of_options, read_toml
+from onegate.lab.sweep.plan import cores
+from onegate.lab.sweep.running import Backend
+from onegate.lab.train import session as training
+from onegate.lab.train.progress import duration
+
+
+def register(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+    """Adds the command."""
+    parser = commands.add_parser(
+        "sweep",
+        help="train every combination of units, sizes, seeds and other fields",
+        description="Run it again to go on where it was stopped; finished runs are not run again.",
+    )
+    parser.add_argument(
+        "tasks",
+        nargs="+", metavar="TASK",
+        help=f"of {', '.join(recipes.TASKS)}; or one .toml file with the whole grid",
+    )  # fmt: skip
+    parser.add_argument("--units", nargs="+", help="default: mgu gru")
+    parser.add_argument("--hidden", nargs="+", type=int, help="default: the recipe's")
+    parser.add_argument("--seeds", nargs="+", type=int, help="default: 0")
+    parser.add_argument("--recipe", help="default: tuned")
+    add_settings(parser)
+    parser.add_argument(
+        "--grid",
+        action="append", default=[], metavar="FIELD=VALUE,VALUE",
+        help="values of another field to combine with; may be repeated",
+    )  # fmt: skip
+    parser.add_argument(
+        "--runs",
+        default=str(training.RUNS), metavar="FOLDER",
+        help="where results land: a folder, or an address that fsspec knows (default: runs)",
+    )  # fmt: skip
+    add_threads_of_runs(parser)
+    parser.add_argument(
+        "--on",
+        metavar="CLUSTER",
+        help="`ray` for Ray on this machine, or the address of a cluster: host:port, ray://host:port",
+    )
+    parser.add_argument(
+        "--gpus", type=int, default=0, help="of each run, on a cluster (default: 0)"
+    )
+    parser.add_argument(
+        "--checkpoint-every", type=float, default=60.0, metavar="SECONDS", help="default: 60"
+    )
+    parser.set_defaults(run=run)
+
+
+def run(args: argparse.Namespace) -> int:
+    """Says what will be run, runs it, and prints what failed."""
+    asked = _grid(args).recipes()
+    with plain_warnings(), _backend(args) as backend:
+        plan = sweep.make(
+            asked,
+            sweep.place(_shared(args.runs) if args.on else args.runs),
+            args.threads,
+            # Nodes differ: a run that asks for one CPU fits everywhere.
+            machine_cores=1 if args.on else None,
+            checkpoint_seconds=args.checkpoint_every,
+            gpus=args.gpus,
+        )
+        if isinstance(backend, Cluster):
+            backend.check(plan)
+            slots = backend.slots(plan)
+        else:
+            slots = cores() // plan.threads
+        seconds = _announce(plan, slots)
+        outcome = sweep.run(plan, backend, seconds)
+    if told := outcome.describe():
+        print(told, file=sys.stderr)
+    return 1 if outcome.failed else 0
+
+
+def _backend(args: argparse.Namespace) -> AbstractContextManager[Backend]:
+    if args.gpus and not args.on:
+        raise ValueError("--gpus is for clusters, which share them out: add --on ray")
+    return connected(args.on) if args.on else nullcontext(local.run)
+
+
+def _shared(runs: str) -> str:
+    """The place as other machines name it: they do not know the folder that this one is in."""
+    return runs if "://" in runs else str(Path(runs).resolve())
+
+
+def _grid(args: argparse.Namespace) -> Grid:
+    options = {
+        name: tuple(given) if isinstance(given, list) else given
+        for name in ("units", "hidden", "seeds", "recipe")
+        if (given := getattr(args, name)) is not None
+    }
+    if not any(task.endswith(".toml") for task in args.tasks):
+        return of_options(args.tasks, args.grid, settings=tuple(args.settings), **options)
+    if len(args.tasks) > 1 or options or args.settings or args.grid:
+        raise RecipeError("a .toml file holds the whole grid: put the other options into it")
+    return read_toml(Path(args.tasks[0]))
+
+
+def _announce(plan: Plan, side_by_side: int) -> Sequence[float]:
+    """Prints the list of runs with an estimate; returns the seconds of each."""
+    left = plan.unfinished()
+    unfinished = [plan.runs[name] for name in left]
+    seconds = dict(zip(left, estimates.of_runs(unfinished, plan.threads), strict=True))
+    for name in plan.runs:
+        print(f"{name}: {'about ' + duration(seconds[name]) if name in seconds else 'finished'}")
+    workers = max(1, min(len(left), side_by_side))
+    print(
+        f"{len(plan.runs)} runs, {len(plan.runs) - len(left)} finished; {workers} side by side "
+        f"with {plan.threads} thread{'s' if plan.threads > 1 else ''} each, "
+        f"about {duration(sum(seconds.values()) / workers)} in all",
+        flush=True,
+    )
+    return [seconds.get(name, 0.0) for name in plan.runs]

@@ -1,0 +1,108 @@
+"""`onegate train`: one training run."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from onegate.lab import recipes
+from onegate.lab.cli.options import add_settings, add_threads
+from onegate.lab.cli.warning_lines import plain_warnings
+from onegate.lab.recipes import Recipe
+from onegate.lab.runs import RunError, RunFolder, run_name
+from onegate.lab.train import distributed, profiling, progress
+from onegate.lab.train import session as training
+from onegate.lab.train.progress import Observer
+
+
+def register(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+    """Adds the command."""
+    parser = commands.add_parser("train", help="train a unit on a task, or go on with a run")
+    parser.add_argument("task", nargs="?", help=f"one of {', '.join(recipes.TASKS)}")
+    parser.add_argument("--unit", help="see `onegate units` (default: mgu)")
+    parser.add_argument("--recipe", help="see `onegate recipes` (default: tuned)")
+    add_settings(parser)
+    parser.add_argument(
+        "--run", "--folder",  # torchrun takes --run for a short form of an option of its own
+        dest="folder", type=Path, metavar="FOLDER",
+        help="run folder (default: runs/<name of the run>)",
+    )  # fmt: skip
+    parser.add_argument("--resume", action="store_true", help="go on with the run in the folder")
+    add_threads(parser)
+    parser.add_argument(
+        "--bfloat16", action="store_true",
+        help="learn a language model's output layer with bfloat16 products: faster on "
+        "processors that have them, slow on others",
+    )  # fmt: skip
+    parser.add_argument("--device", choices=("cpu", "cuda"), default="cpu", help="default: cpu")
+    parser.add_argument(
+        "--checkpoint-every", type=float, default=60.0, metavar="SECONDS", help="default: 60"
+    )
+    parser.add_argument("--profile", action="store_true", help="say where the time went")
+    parser.add_argument("--tensorboard", action="store_true", help="log for TensorBoard as well")
+    parser.add_argument("--quiet", action="store_true", help="print the result alone")
+    parser.set_defaults(run=run)
+
+
+def run(args: argparse.Namespace) -> int:
+    """Trains, and prints the result."""
+    recipe = _recipe(args)
+    folder = args.folder or training.RUNS / run_name(recipe)
+    training.use_threads(args.threads)
+    if args.bfloat16:
+        training.use_bfloat16()
+    with plain_warnings(), distributed.joined(args.device) as group:
+        try:
+            result = training.train(
+                recipe,
+                folder,
+                resume=args.resume or distributed.was_restarted(),
+                observers=_observers(args, folder) if group.leads else (),
+                checkpoint_seconds=args.checkpoint_every,
+                group=group,
+            )
+        except training.StoppedError as stopped:
+            if group.leads:
+                print(f"onegate: {stopped}", file=sys.stderr)
+            return 128 + stopped.signal_number
+        except distributed.LeaderError:
+            return 2
+    if group.leads:
+        _print(result, args.profile)
+    return 0
+
+
+def _observers(args: argparse.Namespace, folder: Path) -> list[Observer]:
+    observers = progress.for_output(args.quiet)
+    if args.tensorboard:
+        observers.append(progress.TensorBoard(folder / "tensorboard"))
+    return observers
+
+
+def _print(result: Mapping[str, Any], profile: bool) -> None:
+    for name in sorted(result):
+        if name.startswith(("valid_", "test_")) and not name.endswith("_loss"):
+            print(f"{name} {result[name]:.6g}")
+    if profile:
+        print(profiling.report(result["time_shares"]))
+
+
+def _recipe(args: argparse.Namespace) -> Recipe:
+    """What was asked for; with --resume alone it is the recipe in the folder."""
+    if args.task is None:
+        if not (args.resume and args.folder):
+            raise RunError(
+                f"which task? One of {', '.join(recipes.TASKS)}, "
+                "or --run FOLDER --resume to go on with a run"
+            )
+        if args.unit or args.recipe or args.settings:
+            raise RunError("--unit, --recipe and --set need a task; a resumed run has its recipe")
+        kept = RunFolder(args.folder)
+        if not kept.has_run():
+            raise RunError(f"{args.folder} holds no run to resume: recipe.json is missing")
+        return kept.recipe()
+    named = recipes.recipe(args.task, args.recipe or "tuned", args.unit or "mgu")
+    return recipes.override(named, args.settings)

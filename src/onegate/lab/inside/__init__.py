@@ -1,0 +1,1 @@
+"""Pages that look inside trained runs."""

@@ -1,0 +1,133 @@
+"""From run folders to a page with its figures."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import torch
+
+from onegate.lab import files
+from onegate.lab.inside import examples, heatmaps, page, payload, plots
+from onegate.lab.inside.measures import measure
+from onegate.lab.inside.plots import Measured
+from onegate.lab.inside.runs import InspectError, OpenRun, open_run
+from onegate.lab.pages import figures
+from onegate.lab.report.groups import display
+from onegate.lab.tasks import Batch, Task
+from onegate.lab.train.models import TaskModel
+from onegate.probe.traces import Pass, traced
+
+# Characters for the values of all examples; the page has to stay below 10 MB.
+_ROOM = 7_500_000
+_USUAL = 8
+
+
+@dataclass(frozen=True, eq=False)
+class _Reading:
+    """What happens inside a model that reads examples, and what it makes of them."""
+
+    batch: Batch
+    passes: Mapping[str, Pass]
+    answers: Sequence[str]
+
+
+def write(
+    folders: Sequence[Path],
+    out: Path,
+    numbers: Sequence[int] = (),
+    digits: Sequence[int] = (),
+) -> Path:
+    """Looks inside one run, or two of the same task; returns the page's path.
+
+    numbers: of examples of the test set. digits: the first example of each, for tasks that read
+    images. Without either the first few are taken. `out` gets inspect.html and figures/.
+    """
+    runs = [open_run(folder) for folder in folders]
+    _require_comparable(runs)
+    chosen = _chosen(runs, numbers, digits)
+    after = [_read(run.task, run.trained, chosen) for run in runs]
+    _require_same_examples(runs, after)
+    before = [_read(run.task, run.initial, chosen) for run in runs]
+    views = examples.views(runs[0].recipe, runs[0].task, chosen, after[0].batch)
+    measured = [
+        Measured(label, key, measure(run.task, run.initial), measure(run.task, run.trained))
+        for run, (label, key) in zip(runs, _labels(runs), strict=True)
+    ]
+    drawn = plots.draw(measured)
+    shown = []
+    for run, one, start, end in zip(runs, measured, before, after, strict=True):
+        drawn.append(heatmaps.draw(one.label, "before", views[0], start.passes, one.after))
+        drawn.append(heatmaps.draw(one.label, "after", views[0], end.passes, one.after))
+        values = payload.of_run(one.label, start.passes, end.passes, one.after, views)
+        shown.append(page.Shown(run.run, next(iter(end.passes.values())).graph, one, values))
+    told = [
+        payload.of_view(view, [[each.answers[place] for each in when] for when in (after, before)])
+        for place, view in enumerate(views)
+    ]
+    content = page.build(shown, views, told, drawn)
+    figures.write(drawn, out / "figures")
+    path = out / "inspect.html"
+    files.write(path, content.encode())
+    return path
+
+
+def _require_comparable(runs: Sequence[OpenRun]) -> None:
+    first, *others = runs
+    for other in others:
+        if other.run.folder.resolve() == first.run.folder.resolve():
+            raise InspectError(f"{other.run.folder} is given twice; give two different runs")
+        if other.recipe.task != first.recipe.task:
+            raise InspectError(
+                f"{first.run.folder} is a run of {first.recipe.task} and {other.run.folder} one of "
+                f"{other.recipe.task}; runs side by side must have the same task"
+            )
+
+
+def _require_same_examples(runs: Sequence[OpenRun], readings: Sequence[_Reading]) -> None:
+    first = readings[0].batch
+    for run, reading in zip(runs, readings, strict=True):
+        other = reading.batch
+        same_shape = other.inputs.shape == first.inputs.shape
+        if not same_shape or not torch.equal(other.targets, first.targets):
+            raise InspectError(
+                f"{run.run.folder} reads other examples than {runs[0].run.folder}: their recipes "
+                "differ in data; look at them one by one"
+            )
+
+
+def _chosen(runs: Sequence[OpenRun], numbers: Sequence[int], digits: Sequence[int]) -> list[int]:
+    """The numbers of the examples, as many as the page has room for."""
+    recipe, task = runs[0].recipe, runs[0].task
+    chosen = [*numbers, *(examples.of_digits(recipe, task, digits) if digits else ())]
+    chosen = list(dict.fromkeys(chosen))
+    examples.check(task, chosen)
+    # The longest of some stands for all.
+    some = chosen or range(min(_USUAL, examples.count(task)))
+    sizes = [payload.size_of_example(_read(run.task, run.trained, some).passes) for run in runs]
+    most = max(1, _ROOM // sum(sizes))
+    if len(chosen) > most:
+        raise InspectError(
+            f"a page with {len(chosen)} examples would be too large to open at once; these runs "
+            f"have room for {most}"
+        )
+    return chosen or list(some[:most])
+
+
+def _labels(runs: Sequence[OpenRun]) -> list[tuple[str, str]]:
+    """A name for reading, with the folder's for equal units, and a key for its colour."""
+    units = [run.recipe.unit for run in runs]
+    if len(set(units)) == len(units):
+        return [(display(unit), unit) for unit in units]
+    return [
+        (f"{display(run.recipe.unit)} {run.name}", run.name if place else run.recipe.unit)
+        for place, run in enumerate(runs)
+    ]
+
+
+@torch.no_grad()
+def _read(task: Task, model: TaskModel, numbers: Sequence[int]) -> _Reading:
+    batch, state = examples.batch(task, model, numbers)
+    passes = traced(model.recurrent, lambda: model.score(batch, state))
+    return _Reading(batch, passes, examples.answers(model, batch, state))

@@ -1,0 +1,148 @@
+"""Just enough HTML: elements whose text cannot break out of them, tables, whole documents."""
+
+from __future__ import annotations
+
+import html
+from collections.abc import Sequence
+from dataclasses import dataclass
+from importlib import resources
+
+_VOID = ("meta", "link", "br", "col", "input")
+
+
+class Markup(str):
+    """Text that is HTML already; any other string is escaped when it enters an element."""
+
+    __slots__ = ()
+
+
+def escaped(text: str) -> Markup:
+    """Text as HTML."""
+    return text if isinstance(text, Markup) else Markup(html.escape(text))
+
+
+def joined(*parts: str) -> Markup:
+    """Parts one after the other."""
+    return Markup("".join(escaped(part) for part in parts))
+
+
+def tag(name: str, /, *children: str, **attributes: str | int | None) -> Markup:
+    """An element; `class_` is written as class, other underscores as hyphens, None left out.
+
+    >>> tag("p", "2 < 3", class_="note")
+    '<p class="note">2 &lt; 3</p>'
+    """
+    written = "".join(
+        f' {key.rstrip("_").replace("_", "-")}="{html.escape(str(value))}"'
+        for key, value in attributes.items()
+        if value is not None
+    )
+    if name in _VOID:
+        return Markup(f"<{name}{written}>")
+    return Markup(f"<{name}{written}>{joined(*children)}</{name}>")
+
+
+def document(title: str, body: Markup, style: str = "") -> str:
+    """A page that needs nothing beside itself, in the common look; style: more CSS."""
+    look = resources.files("onegate.lab.pages").joinpath("page.css").read_text(encoding="utf-8")
+    head = tag(
+        "head",
+        tag("meta", charset="utf-8"),
+        tag("meta", name="viewport", content="width=device-width, initial-scale=1"),
+        tag("meta", name="color-scheme", content="light dark"),
+        tag("link", rel="icon", href="data:,"),
+        tag("title", title),
+        tag("style", Markup(look + style)),
+    )
+    return f"<!doctype html>\n{tag('html', head, tag('body', body), lang='en')}\n"
+
+
+def prose(text: str) -> Markup:
+    """Text in which `backticks` mark code."""
+    parts = text.split("`")
+    return joined(*(code(part) if odd % 2 else part for odd, part in enumerate(parts)))
+
+
+def code(text: str) -> Markup:
+    """Code whose words, such as --options, are not torn apart at the end of a line."""
+    words = [tag("span", word) if word.startswith("-") else escaped(word) for word in text.split()]
+    return tag("code", Markup(" ".join(words)))
+
+
+def number(value: float | int, text: str, class_: str | None = None) -> Markup:
+    """A number as it is read, with all its digits for programs (and on hovering)."""
+    return tag("data", text, value=repr(value), title=repr(value), class_=class_)
+
+
+def count(value: int) -> Markup:
+    """A whole number with its thousands apart."""
+    return tag("data", f"{value:,}", value=value)
+
+
+def note_mark(position: int) -> Markup:
+    """The raised number of a note."""
+    return tag("sup", str(position))
+
+
+@dataclass(frozen=True)
+class Column:
+    """A column: its heading, and whether numbers stand in it."""
+
+    heading: str
+    numeric: bool = True
+
+
+@dataclass(frozen=True)
+class Table:
+    """A table.
+
+    over: headings above the columns' own, each with how many it spans. notes: below the table,
+        numbered from 1; `note_mark` refers to them.
+    """
+
+    caption: str
+    columns: Sequence[Column]
+    rows: Sequence[Sequence[str]]
+    over: Sequence[tuple[str, int]] = ()
+    notes: Sequence[str] = ()
+
+    def __post_init__(self) -> None:
+        for row in self.rows:
+            if len(row) != len(self.columns):
+                raise ValueError(f"a row of {len(row)} cells in {len(self.columns)} columns: {row}")
+
+    def html(self) -> Markup:
+        """The table in a box of its own, in which it can be scrolled on a narrow screen."""
+        head = [tag("tr", *map(self._heading, self.columns))]
+        if self.over:
+            spans = [
+                tag("th", text, colspan=span, scope="colgroup" if text else None, class_="over")
+                for text, span in self.over
+            ]
+            head.insert(0, tag("tr", *spans))
+        table = tag(
+            "table",
+            tag("thead", *head),
+            tag("tbody", *map(self._row, self.rows)),
+            aria_label=self.caption,
+        )
+        # The caption stands outside, where it stays in view.
+        return joined(
+            tag("p", self.caption, class_="caption"),
+            tag("div", table, class_="scroll", role="region", tabindex=0, aria_label=self.caption),
+            *(
+                tag("p", note_mark(position), " ", note, class_="note")
+                for position, note in enumerate(self.notes, start=1)
+            ),
+        )
+
+    @staticmethod
+    def _heading(column: Column) -> Markup:
+        return tag("th", column.heading, scope="col", class_="number" if column.numeric else None)
+
+    def _row(self, row: Sequence[str]) -> Markup:
+        first, *rest = row
+        cells = [tag("th", first, scope="row")]
+        for cell, column in zip(rest, self.columns[1:], strict=True):
+            cells.append(tag("td", cell, class_="number" if column.numeric else None))
+        return tag("tr", *cells)

@@ -1,0 +1,200 @@
+"""The report as one HTML page that needs nothing beside itself."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from onegate import units
+from onegate.lab.pages.figures import Figure, element
+from onegate.lab.pages.markup import Markup, code, document, joined, prose, tag
+from onegate.lab.report import provenance, tables
+from onegate.lab.report.groups import PAPER_UNITS, Group, display
+from onegate.lab.report.inventory import Inventory, LeftOut
+from onegate.lab.report.provenance import Machines
+from onegate.lab.report.published import CITED, PUBLISHED
+from onegate.lab.report.subjects import SUBJECTS, Subject
+
+_TITLE = "Minimal gated unit: the paper's experiments, measured again"
+
+
+def build(groups: Sequence[Group], figures: Sequence[Figure], inventory: Inventory) -> str:
+    """The whole page."""
+    machines = Machines(inventory.finished)
+    sections = [
+        _glance(groups),
+        *(_task(subject, groups, figures, inventory, machines) for subject in SUBJECTS.values()),
+        _times(groups, inventory),
+        _parameters(),
+        tag("section", tag("h2", "Machines and versions"), machines.table().html(), id="machines"),
+        *_left_out(inventory),
+    ]
+    body = joined(
+        _header(inventory),
+        tag("main", *sections),
+        tag("footer", tag("p", "Written by onegate report from the finished runs alone.")),
+    )
+    return document(_TITLE, body)
+
+
+def _header(inventory: Inventory) -> Markup:
+    links = [
+        *((subject.task, subject.title) for subject in SUBJECTS.values()),
+        ("times", "Time per epoch"),
+        ("parameters", "Parameters"),
+        ("machines", "Machines"),
+    ]
+    left_out = sum(len(found) for found in inventory.left_out.values())
+    if left_out:
+        links.append(("left-out", "Left out"))
+    said = [f"{_runs(len(inventory.finished))} read."]
+    notice = Markup()
+    if left_out:
+        kinds = ", ".join(f"{len(found)} {kind}" for kind, found in inventory.left_out.items())
+        text = f"Left out: {kinds}. They are "
+        notice = tag("p", text, tag("a", "named below", href="#left-out"), ".", class_="notice")
+    return tag(
+        "header",
+        tag("h1", _TITLE),
+        tag(
+            "p",
+            "What ", tag("cite", units.get("mgu").citation), " reports, beside what was measured "
+            "with this library. ", *said,
+            class_="lead",
+        ),
+        notice,
+        tag(
+            "nav",
+            *(tag("a", text, href=f"#{name}") for name, text in links),
+            aria_label="Sections",
+        ),
+    )  # fmt: skip
+
+
+def _runs(number: int) -> str:
+    return f"{number} finished {'run was' if number == 1 else 'runs were'}"
+
+
+def _glance(groups: Sequence[Group]) -> Markup:
+    return tag(
+        "section",
+        tag("h2", "At a glance"),
+        tables.at_a_glance(groups).html(),
+        tag(
+            "p",
+            "Measured: by the recipes paper or flow, which stand for the paper's own training. "
+            "Tuned: the same units, trained as well as we know. Mean \N{PLUS-MINUS SIGN} standard "
+            "deviation over seeds, if there are several. Differences of percentages are in points, "
+            "and in colour if they exceed the deviation. † The runs differ from the recipe of that "
+            "name, in length for example; the table of the task has a note on it.",
+            class_="note",
+        ),
+        id="glance",
+    )
+
+
+def _task(
+    subject: Subject,
+    groups: Sequence[Group],
+    figures: Sequence[Figure],
+    inventory: Inventory,
+    machines: Machines,
+) -> Markup:
+    ours = [group for group in groups if group.task == subject.task]
+    parts = [
+        tag("h2", subject.title),
+        tag("p", subject.about, " ", tag("span", subject.place or "", class_="place")),
+        _said_in_the_paper(subject),
+    ]
+    drawn = [element(figure) for figure in figures if figure.section == subject.task]
+    if drawn:
+        parts.append(tag("div", *drawn, class_="figures"))
+    if ours:
+        parts.append(tables.results(ours).html())
+    for compared in inventory.comparisons:
+        if compared.task == subject.task:
+            parts.append(tables.comparison(compared, ours).html())
+    if subject.task == "ptb":
+        parts.append(tables.table_2(ours).html())
+    if ours:
+        parts.append(_was_run(ours, inventory, machines))
+    missing = provenance.not_run(subject.task, ours, inventory)
+    if missing:
+        parts += [tag("h3", "Not run"), tag("ul", *(tag("li", prose(line)) for line in missing))]
+    return tag("section", *parts, id=subject.task)
+
+
+def _said_in_the_paper(subject: Subject) -> Markup:
+    """The end results that the paper states, and what it says beside them."""
+    quantity = f"test_{subject.metric.name}"
+    stated = [
+        f"{display(p.unit)} {p.printed}"
+        for unit in PAPER_UNITS
+        for p in PUBLISHED
+        if (p.task, p.unit, p.quantity) == (subject.task, unit, quantity) and p.place != "Table 2"
+    ]
+    items = [f"Test {subject.metric.label}: {', '.join(stated)}."] if stated else []
+    items += [f"{_capital(c.text)} ({c.place})." for c in CITED if c.task == subject.task]
+    if not items:
+        return Markup()
+    return joined(tag("h3", "In the paper"), tag("ul", *(tag("li", item) for item in items)))
+
+
+def _capital(text: str) -> str:
+    return text[0].upper() + text[1:]
+
+
+def _was_run(groups: Sequence[Group], inventory: Inventory, machines: Machines) -> Markup:
+    commands = "\n".join(provenance.command(group) for group in groups if group.named)
+    return tag(
+        "details",
+        tag("summary", "What was run: ", provenance.in_short(groups, machines)),
+        provenance.runs(groups, inventory, machines).html(),
+        tag("p", "To run them again, each with its seeds:"),
+        tag("pre", tag("code", commands), tabindex=0),
+    )
+
+
+def _times(groups: Sequence[Group], inventory: Inventory) -> Markup:
+    table = tables.times(groups, inventory.comparisons)
+    told = table.html() if table.rows else tag("p", "No pair of MGU and GRU runs was found.")
+    return tag(
+        "section",
+        tag("h2", "Time per epoch"),
+        tag(
+            "p",
+            "Seconds can be compared within a line only: the paper's are of another machine, and "
+            "cut-down runs have shorter epochs. In turns: measured alternately, so that noise hits "
+            "both units alike. Whole runs: from separate runs.",
+        ),
+        told,
+        id="times",
+    )
+
+
+def _parameters() -> Markup:
+    return tag(
+        "section",
+        tag("h2", "Parameters"),
+        tag(
+            "p",
+            "The paper counts by task: for the adding problem with the initial state of each "
+            "direction, for Penn TreeBank the first of two layers with a second bias for each "
+            "matrix. Exact: every number that the recurrent layers learn. How the 48,200 "
+            "parameters that it states for SCRN with 100 units were counted, nobody knows.",
+        ),
+        tables.parameters().html(),
+        id="parameters",
+    )
+
+
+def _left_out(inventory: Inventory) -> Iterator[Markup]:
+    if inventory.left_out:
+        lists = [
+            joined(tag("h3", _capital(kind)), tag("ul", *map(_named, found)))
+            for kind, found in inventory.left_out.items()
+        ]
+        yield tag("section", tag("h2", "Left out"), *lists, id="left-out")
+
+
+def _named(one: LeftOut) -> Markup:
+    return tag("li", code(one.name), f": {one.why}")

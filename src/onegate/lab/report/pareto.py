@@ -1,0 +1,140 @@
+"""What a result costs: the metric of units and sizes against parameters, and against time."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from matplotlib.axes import Axes
+from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
+
+from onegate.lab.pages import canvas
+from onegate.lab.pages.figures import Row
+from onegate.lab.report.groups import PAPER_UNITS, Group, display, labels
+from onegate.lab.report.plots import Plot, changed, with_sign
+from onegate.lab.report.scales import scale
+
+# With fewer there is nothing to weigh.
+_FEWEST_COSTS = 3
+_MOST_COLORS = 8
+# Costs this many times apart take an axis with fewer numbers.
+_WIDE = 30
+
+
+@dataclass(frozen=True)
+class Cost:
+    """A quantity of results that is to be low."""
+
+    quantity: str
+    label: str
+    kind: str
+
+
+PARAMETERS = Cost("parameters", "parameters of the recurrent layers", "parameters")
+TIME = Cost("seconds", "seconds of a run, evaluation included", "time")
+
+
+def against_parameters(groups: Sequence[Group]) -> Plot | None:
+    """The metric against the number of parameters."""
+    return _against(groups, PARAMETERS)
+
+
+def against_time(groups: Sequence[Group]) -> Plot | None:
+    """The metric against the time of a run, if one machine made them all."""
+    makers = {
+        tuple(run.machine.get(fact) for fact in ("processor", "threads", "processes"))
+        for group in groups
+        for run in group.runs
+    }
+    return _against(groups, TIME) if len(makers) == 1 else None
+
+
+def _against(groups: Sequence[Group], cost: Cost) -> Plot | None:
+    known = [group for group in groups if (group.mean(cost.quantity) or 0) > 0]
+    if len({group.mean(cost.quantity) for group in known}) < _FEWEST_COSTS:
+        return None
+    best = frontier(known, cost)
+    metric = known[0].metric
+    figure, axes = canvas.new(3.6)
+    units = list(dict.fromkeys(group.unit for group in known))
+    told = _told(units, [group.unit for group in best])
+    colors = canvas.colors(told)
+    for unit in units:
+        same = sorted((g for g in known if g.unit == unit), key=lambda g: _cost(g, cost))
+        if unit in told:
+            _draw_unit(axes, same, cost, colors[unit].light, display(unit))
+    others = [group for group in known if group.unit not in told]
+    if others:
+        axes.plot(
+            [_cost(group, cost) for group in others],
+            [group.value * metric.scale for group in others],
+            ".", color=canvas.MUTED.light, zorder=1, label=f"{len(units) - len(told)} other units",
+        )  # fmt: skip
+    axes.plot(
+        [_cost(group, cost) for group in best],
+        [group.value * metric.scale for group in best],
+        color=canvas.MUTED.light, linestyle=":", linewidth=1.2, zorder=1,
+        drawstyle="steps-post",
+        label="none is better for less",
+    )  # fmt: skip
+    axes.set_xscale("log")
+    costs = [_cost(group, cost) for group in known]
+    wide = max(costs) / min(costs) > _WIDE
+    axes.xaxis.set_major_locator(LogLocator(subs=(1.0, 3.0) if wide else (1.0, 2.0, 5.0)))
+    axes.xaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:,.9g}"))
+    axes.xaxis.set_minor_formatter(NullFormatter())
+    axes.set_xlabel(cost.label)
+    axes.set_ylabel(with_sign(f"test {metric.label}", metric))
+    scaled = scale(axes, metric)
+    canvas.legend_below(figure, axes)
+    caption = (
+        f"Test {metric.label} against {cost.label}, recipe {known[0].recipe.name}"
+        f"{changed(known[0])}. {metric.direction} Point: mean over seeds; bar: from the lowest to "
+        "the highest; line: sizes of one unit. Dotted: what no other is better than for less. "
+        f"{scaled}"
+    )
+    rows = list(_rows(known, best, cost))
+    return Plot(figure, known, cost.kind, caption, rows)
+
+
+def frontier(groups: Sequence[Group], cost: Cost) -> list[Group]:
+    """The groups that no cheaper one equals or beats, from the cheapest on."""
+    better = 1 if groups[0].metric.higher_is_better else -1
+    found: list[Group] = []
+    for group in sorted(groups, key=lambda g: (_cost(g, cost), -better * g.value)):
+        if not found or better * group.value > better * found[-1].value:
+            found.append(group)
+    return found
+
+
+def _cost(group: Group, cost: Cost) -> float:
+    return group.mean(cost.quantity) or 0.0
+
+
+def _told(units: Sequence[str], best: Sequence[str]) -> list[str]:
+    """The units with a colour of their own: all, or the paper's and those on the frontier."""
+    if len(units) <= _MOST_COLORS:
+        return list(units)
+    first = [unit for unit in (*PAPER_UNITS, *best) if unit in units]
+    return list(dict.fromkeys(first))[:_MOST_COLORS]
+
+
+def _draw_unit(axes: Axes, same: Sequence[Group], cost: Cost, color: str, label: str) -> None:
+    scale = same[0].metric.scale
+    means = [group.value * scale for group in same]
+    seeds = [[value * scale for value in group.values(group.quantity)] for group in same]
+    below = [mean - min(values) for mean, values in zip(means, seeds, strict=True)]
+    above = [max(values) - mean for mean, values in zip(means, seeds, strict=True)]
+    axes.errorbar(
+        [_cost(group, cost) for group in same], means, yerr=(below, above),
+        color=color, marker="o", linewidth=1.2, capsize=2, label=label,
+    )  # fmt: skip
+
+
+def _rows(groups: Sequence[Group], best: Sequence[Group], cost: Cost) -> Iterator[Row]:
+    yield ("label", "unit", "hidden_size", "seeds", cost.quantity, "quantity", "mean", "lowest",
+           "highest", "on_frontier")  # fmt: skip
+    for group, label in zip(groups, labels(groups), strict=True):
+        values = group.values(group.quantity)
+        yield (label, group.unit, group.hidden_size, len(values), _cost(group, cost),
+               group.quantity, group.value, min(values), max(values), group in best)  # fmt: skip

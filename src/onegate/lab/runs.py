@@ -1,0 +1,354 @@
+"""Run folders: what a training run leaves behind, and how it is read again.
+
+    recipe.json     what was asked for
+    machine.json    where it ran: versions, threads, engine, commit, processor
+    metrics.jsonl   one object a line: update, epoch, train_loss, valid_accuracy, ...
+    status.json     running, stopped, failed or done; the result of a run that is done
+    checkpoints/    see onegate.lab.train.checkpoints
+    lock            held by the process that writes here
+
+A run is complete only when its status says `done`.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import socket
+import time
+import warnings
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import IO, Any, Literal, TypeVar
+
+import torch
+
+from onegate.lab import files, recipes
+from onegate.lab.recipes import Recipe
+from onegate.lab.train.checkpoints import Checkpoint, Checkpoints
+
+State = Literal["running", "stopped", "failed", "done"]
+Metrics = Mapping[str, float]
+# Seconds between two looks at a lock that somebody holds.
+_BETWEEN_TRIES = 0.2
+
+
+class RunError(ValueError):
+    """A run folder cannot be used as asked."""
+
+
+class RunFolder:
+    """The folder of one run, for the process that writes it."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self.checkpoints = Checkpoints(path / "checkpoints")
+        self._metrics = path / "metrics.jsonl"
+
+    @contextmanager
+    def locked(self, patience: float = 0.0) -> Iterator[None]:
+        """Makes the folder and keeps other processes out of it.
+
+        The operating system drops the lock when its process dies, however it dies: the file may
+        stay, but a stale lock never holds anybody up. On a file system of several machines it may
+        take a while until the death of another one is noticed: `patience` is how many seconds to
+        wait for the lock.
+        """
+        try:
+            self.path.mkdir(parents=True, exist_ok=True)
+            file = (self.path / "lock").open("a+")
+        except OSError as error:
+            raise RunError(
+                f"the run folder {self.path} cannot be written: {error.strerror}; "
+                "choose another one with --run"
+            ) from None
+        with file:
+            self._take(file, patience)
+            files.remove_drafts(self.path)
+            if self.checkpoints.folder.is_dir():
+                files.remove_drafts(self.checkpoints.folder)
+            yield
+
+    def _take(self, file: IO[str], patience: float) -> None:
+        deadline = time.monotonic() + patience
+        while not files.try_lock(file):
+            if time.monotonic() < deadline:
+                time.sleep(_BETWEEN_TRIES)
+                continue
+            file.seek(0)
+            raise RunError(
+                f"{self.path} is in use by {file.read().strip() or 'another process'}: "
+                "wait for it to end, or choose another folder with --run"
+            )
+        file.truncate(0)
+        file.write(f"process {os.getpid()} on {socket.gethostname()}\n")
+        file.flush()
+
+    def has_run(self) -> bool:
+        """Whether a run was ever started here."""
+        return (self.path / "recipe.json").exists()
+
+    def recipe(self) -> Recipe:
+        """The recipe of the run that was started here."""
+        return recipes.from_json(files.read_json(self.path / "recipe.json"))
+
+    def start(self, recipe: Recipe) -> None:
+        """Notes the recipe of a new run."""
+        files.write_json(self.path / "recipe.json", recipes.to_json(recipe))
+
+    def note_machine(self, machine: Mapping[str, Any]) -> list[str]:
+        """Records where the run runs; returns what differs from where it was started."""
+        path = self.path / "machine.json"
+        if not path.exists():
+            files.write_json(path, machine)
+            return []
+        started = files.read_json(path)
+        resumed = started.get("resumed_with", [])
+        before = {**started, **(resumed[-1] if resumed else {})}
+        changed = {key: value for key, value in machine.items() if before.get(key) != value}
+        if changed:
+            files.write_json(path, {**started, "resumed_with": [*resumed, changed]})
+        return [f"{key}: {started.get(key)!r}, now {value!r}" for key, value in changed.items()]
+
+    def append_metrics(self, metrics: Metrics) -> None:
+        """Adds a line to metrics.jsonl."""
+        with self._metrics.open("a", encoding="utf-8") as file:
+            file.write(json.dumps(metrics) + "\n")
+
+    def metrics(self) -> list[dict[str, float]]:
+        """The whole lines of metrics.jsonl."""
+        return _read_metrics(self._metrics)
+
+    def keep_metrics_until(self, update: int) -> None:
+        """Drops the lines that a run resumed at `update` will write again, and broken ones."""
+        kept = [m for m in self.metrics() if m["update"] <= update]
+        files.write(self._metrics, "".join(json.dumps(m) + "\n" for m in kept).encode())
+
+    def status(self) -> dict[str, Any]:
+        """The content of status.json, empty if there is none."""
+        path = self.path / "status.json"
+        return files.read_json(path) if path.exists() else {}
+
+    def is_done(self) -> bool:
+        """Whether the run is finished."""
+        return bool(self.status().get("state") == "done")
+
+    def note_status(self, state: State, **more: Any) -> None:
+        """Replaces status.json."""
+        files.write_json(self.path / "status.json", {"state": state, **more})
+
+
+class WatchedFolder(RunFolder):
+    """The folder of a run for a process that helps another one, which alone writes and reads it."""
+
+    def __init__(self, path: Path) -> None:
+        super().__init__(path)
+        self.checkpoints = _WatchedCheckpoints(path / "checkpoints")
+
+    @contextmanager
+    def locked(self, patience: float = 0.0) -> Iterator[None]:  # noqa: ARG002 - it does not wait
+        """The other process has the lock."""
+        yield
+
+    def has_run(self) -> bool:
+        """There is nothing to be started here."""
+        return True
+
+    def note_machine(self, machine: Mapping[str, Any]) -> list[str]:  # noqa: ARG002
+        """Nothing is noted."""
+        return []
+
+    def append_metrics(self, metrics: Metrics) -> None:
+        """Nothing is written."""
+
+    def keep_metrics_until(self, update: int) -> None:
+        """Nothing is written."""
+
+    def note_status(self, state: State, **more: Any) -> None:
+        """Nothing is written."""
+
+
+class _WatchedCheckpoints(Checkpoints):
+    def save(self, checkpoint: Checkpoint) -> None: ...
+
+    def remove_after(self, update: int) -> None: ...
+
+
+def _read_metrics(path: Path) -> list[dict[str, float]]:
+    """The lines up to the first broken one: a killed process may have written half a line."""
+    lines: list[dict[str, float]] = []
+    if not path.exists():
+        return lines
+    for line in path.read_text(encoding="utf-8").splitlines():
+        try:
+            lines.append(json.loads(line))
+        except ValueError:
+            break
+    return lines
+
+
+@dataclass(frozen=True)
+class Run:
+    """A run as it lies on the disk, for who reads it.
+
+    result: of a finished run: the metrics that count (`valid_*`, `test_*`), `update` (whose model
+        it is), `seconds`, `seconds_per_epoch`, `time_shares` by phase, and `parameters` (of the
+        hidden unit), `parameters_paper` (the same as the paper counts), `parameters_total`.
+    """
+
+    folder: Path
+    recipe: Recipe
+    machine: Mapping[str, Any]
+    metrics: tuple[Metrics, ...]
+    state: State
+    result: Mapping[str, Any] = field(default_factory=dict)
+
+    @classmethod
+    def read(cls, folder: Path) -> Run:
+        """The run in a folder; a `RunError` says what is missing."""
+        for name in ("recipe.json", "status.json"):
+            if not (folder / name).is_file():
+                raise RunError(f"{folder} holds no run: {name} is missing")
+        status = files.read_json(folder / "status.json")
+        machine = folder / "machine.json"
+        return cls(
+            folder=folder,
+            recipe=RunFolder(folder).recipe(),
+            machine=files.read_json(machine) if machine.is_file() else {},
+            metrics=tuple(_read_metrics(folder / "metrics.jsonl")),
+            state=status["state"],
+            result=status.get("result", {}),
+        )
+
+    def curve(self, x: str, y: str) -> tuple[list[float], list[float]]:
+        """Two columns of the metrics, at the lines that have both.
+
+        >>> run.curve("epoch", "test_accuracy")
+        """
+        lines = [m for m in self.metrics if x in m and y in m]
+        return [m[x] for m in lines], [m[y] for m in lines]
+
+    def weights(self) -> dict[str, torch.Tensor]:
+        """The model's parameters: of the result's model, or of the last checkpoint."""
+        kept = Checkpoints(self.folder / "checkpoints")
+        checkpoint = kept.load(self.result["update"]) if self.result else kept.last()
+        if checkpoint is None:
+            raise RunError(f"{self.folder} has no checkpoint: the run has to get further first")
+        return {
+            name.removeprefix("model."): tensor
+            for name, tensor in checkpoint.tensors.items()
+            if name.startswith("model.")
+        }
+
+
+# What reading a damaged file can end in.
+_DAMAGE = (ValueError, KeyError, TypeError, AttributeError, OSError)
+_T = TypeVar("_T")
+
+
+def finished_runs(folder: Path) -> list[Run]:
+    """Every finished run in a folder or below it, sorted by path; a warning for damaged ones."""
+    statuses = sorted(folder.rglob("status.json"))
+    folders = [s.parent for s in statuses if (s.parent / "recipe.json").is_file()]
+    return [run for run in _readable(Run.read, folders) if run.state == "done"]
+
+
+def _readable(read: Callable[[Path], _T], paths: Iterable[Path]) -> list[_T]:
+    """What can be read of these; what cannot is named in a warning and left out."""
+    found = []
+    for path in paths:
+        try:
+            found.append(read(path))
+        except _DAMAGE as error:
+            reason = f"{error} is missing" if isinstance(error, KeyError) else str(error)
+            warnings.warn(f"{path} is damaged and left out: {reason}", stacklevel=3)
+    return found
+
+
+def run_name(recipe: Recipe) -> str:
+    """A folder name that says what the run is; equal recipes, and only they, have equal names.
+
+    >>> run_name(recipe("mnist_rows", "flow", "mgu"))  # doctest: +ELLIPSIS
+    'mnist_rows-flow-mgu-100-s0-...'
+    """
+    content = {k: v for k, v in recipes.to_json(recipe).items() if k != "reasons"}
+    digest = hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()[:8]
+    size = recipe.model.hidden_size
+    return f"{recipe.task}-{recipe.name}-{recipe.unit}-{size}-s{recipe.seed}-{digest}"
+
+
+@dataclass(frozen=True)
+class ComparedUnit:
+    """One row of a comparison: a unit, its metric over seeds, its time and its parameters.
+
+    metric_values: one per seed. seconds_per_epoch: median over measurements that took turns with
+        those of the other units. parameters, parameters_paper: of the hidden unit, counted
+        exactly and in the paper's way (None where the paper has none). runs: folder names.
+    """
+
+    unit: str
+    hidden_size: int
+    metric_values: tuple[float, ...]
+    seconds_per_epoch: float
+    parameters: int
+    parameters_paper: int | None
+    runs: tuple[str, ...]
+
+    @property
+    def mean(self) -> float:
+        """Mean of the metric over seeds."""
+        return sum(self.metric_values) / len(self.metric_values)
+
+    @property
+    def spread(self) -> float:
+        """Standard deviation of the metric over seeds; 0 for a single seed."""
+        n = len(self.metric_values)
+        squares = sum((v - self.mean) ** 2 for v in self.metric_values)
+        return float((squares / (n - 1)) ** 0.5) if n > 1 else 0.0
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """Units on one task, as `onegate compare` stores them in comparison.json.
+
+    settings: fields of the recipe that were replaced for all units, as `field=value`.
+    """
+
+    task: str
+    recipe: str
+    match: str
+    metric: str
+    units: tuple[ComparedUnit, ...]
+    settings: tuple[str, ...] = ()
+
+    def write(self, path: Path) -> None:
+        """Stores the comparison."""
+        rows = [{**vars(unit), "mean": unit.mean, "spread": unit.spread} for unit in self.units]
+        files.write_json(path, {**vars(self), "units": rows})
+
+    @classmethod
+    def read(cls, path: Path) -> Comparison:
+        """The comparison that `write` stored."""
+        content = files.read_json(path)
+        rows = [
+            ComparedUnit(
+                unit=row["unit"],
+                hidden_size=row["hidden_size"],
+                metric_values=tuple(row["metric_values"]),
+                seconds_per_epoch=row["seconds_per_epoch"],
+                parameters=row["parameters"],
+                parameters_paper=row["parameters_paper"],
+                runs=tuple(row["runs"]),
+            )
+            for row in content.pop("units")
+        ]
+        settings = tuple(content.pop("settings", ()))  # versions before this field had none
+        return cls(**content, units=tuple(rows), settings=settings)
+
+
+def comparisons(folder: Path) -> list[Comparison]:
+    """Every comparison in a folder or below it, sorted by path; a warning for damaged ones."""
+    return _readable(Comparison.read, sorted(folder.rglob("comparison*.json")))

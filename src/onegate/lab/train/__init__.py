@@ -1,0 +1,1 @@
+"""Training: models, optimisers, the loop, run folders' checkpoints."""

@@ -1,0 +1,1 @@
+"""From a graph to the program that engines run."""

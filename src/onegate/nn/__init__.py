@@ -1,0 +1,1 @@
+"""Layers and cells of any unit, which stand where those of torch.nn stood."""

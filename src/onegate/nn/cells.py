@@ -1,0 +1,217 @@
+"""Modules for one step: the parameters of a unit, and the cell that applies them once."""
+
+from __future__ import annotations
+
+from typing import Any, TypeAlias, cast
+
+import torch
+from torch import Tensor, nn
+
+from onegate.engines.choice import NOT_RUN, Choice, choose, runner
+from onegate.engines.direction import Direction
+from onegate.language import Graph, Unit, UnitError
+from onegate.nn import arguments
+from onegate.nn import init as initial
+from onegate.tracing import trace
+from onegate.units import get
+
+States: TypeAlias = Tensor | tuple[Tensor, ...]
+Device: TypeAlias = torch.device | str | int | None
+
+
+class Map(nn.Module):
+    """The parameters of one affine map: a matrix per operand, and a bias."""
+
+    def extra_repr(self) -> str:
+        """Names and shapes."""
+        return ", ".join(f"{name} {tuple(p.shape)}" for name, p in self.named_parameters())
+
+
+class Weights(nn.Module):
+    """The parameters of one direction of one layer, under the keys of the unit's graph.
+
+    f.U, f.W and f.b are in the submodule f; vectors such as p_i, and learned initial states such
+    as h_0, are in the module itself.
+    """
+
+    def __init__(
+        self,
+        graph: Graph,
+        device: Device = None,
+        dtype: torch.dtype | None = None,
+        learn_initial_state: bool = False,
+    ) -> None:
+        super().__init__()
+        self.graph = graph
+        self.learn_initial_state = learn_initial_state
+        # (key, submodule or "", name in it)
+        self._places: list[tuple[str, str, str]] = []
+        for key, shape in graph.parameters.items():
+            group, _, name = key.rpartition(".")
+            if group and group not in self._modules:
+                self._refuse_taken(group)
+                self.add_module(group, Map())
+            self._add(group, name, shape, device, dtype)
+            self._places.append((key, group, name))
+        if not self._places:  # dtype and device follow `.to(...)` all the same
+            self.register_buffer("_like", torch.empty(0, device=device, dtype=dtype), False)
+        if learn_initial_state:
+            for state in graph.states:
+                self._add("", f"{state.name}_0", (state.size or 0,), device, dtype)
+
+    def _add(
+        self,
+        group: str,
+        name: str,
+        shape: tuple[int, ...],
+        device: Device,
+        dtype: torch.dtype | None,
+    ) -> None:
+        if not group:
+            self._refuse_taken(name)
+        value = nn.Parameter(torch.empty(shape, device=device, dtype=dtype))
+        self.get_submodule(group).register_parameter(name, value)
+
+    def _refuse_taken(self, name: str) -> None:
+        if hasattr(self, name):
+            raise UnitError(
+                f"{self.graph.unit.name}: a parameter cannot be called {name!r}, which is taken "
+                "by another one or by torch's modules; rename the map or vector"
+            )
+
+    def initialise(self, init: Any) -> None:
+        """Draws new values; initial states become zero."""
+        initial.initialise(self.graph, self.tensors(), init)
+        with torch.no_grad():
+            for state in self.initial_states():
+                state.zero_()
+
+    def tensors(self) -> dict[str, Tensor]:
+        """The parameters as they are now, by the keys of the graph."""
+        return {key: self._tensor(group, name) for key, group, name in self._places}
+
+    def example(self) -> Tensor:
+        """A tensor of the dtype and device of all parameters, also where there are none."""
+        if not self._places:
+            return cast(Tensor, self._like)
+        _, group, name = self._places[0]
+        return self._tensor(group, name)
+
+    def _tensor(self, group: str, name: str) -> Tensor:
+        owner = self._modules[group] if group else self
+        assert owner is not None
+        # The plain case at a tenth of getattr's cost; a parametrised weight is a property.
+        value = owner._parameters.get(name)
+        return cast(Tensor, getattr(owner, name)) if value is None else value
+
+    def initial_states(self) -> tuple[Tensor, ...]:
+        """The learned initial states, each (its size,); none if they are not learned."""
+        if not self.learn_initial_state:
+            return ()
+        return tuple(getattr(self, f"{state.name}_0") for state in self.graph.states)
+
+    def __getstate__(self) -> dict[str, Any]:
+        # A graph is made of values that are compared by identity: it is traced anew, not copied.
+        graph = self.graph
+        traced = (graph.unit, graph.input_size, graph.hidden_size, graph.bias)
+        return {**self.__dict__, "graph": traced}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        super().__setstate__({**state, "graph": trace(*state["graph"])})  # type: ignore[no-untyped-call]
+
+
+class Cell(Weights):
+    """One step of a recurrent unit, called as `torch.nn.GRUCell` (or LSTMCell).
+
+    unit: a registered name, a unit, or its class; its options are further keywords.
+
+    input: (B, input_size) or (input_size,). hx: the state before the step, (B, hidden_size), or a
+    tuple of all states for a unit that has several; zeros by default. Returns the same after it.
+
+    >>> cell = onegate.Cell("mgu", 28, 100)
+    >>> h = cell(torch.randn(16, 28))
+    """
+
+    def __init__(
+        self,
+        unit: str | Unit | type[Unit],
+        input_size: int,
+        hidden_size: int,
+        bias: bool = True,
+        device: Device = None,
+        dtype: torch.dtype | None = None,
+        *,
+        engine: str = "auto",
+        init: Any = None,
+        **unit_options: Any,
+    ) -> None:
+        graph = trace(
+            get(unit, **unit_options),
+            arguments.positive("input_size", input_size),
+            arguments.positive("hidden_size", hidden_size),
+            bool(bias),
+        )
+        super().__init__(graph, device, dtype)
+        self.engine = arguments.engine(engine)
+        self.init = init
+        self._sizes = {state.name: state.size or 0 for state in graph.states}
+        self._choice = NOT_RUN
+        initial.check(init, [graph])
+        self.reset_parameters()
+
+    @property
+    def unit(self) -> Unit:
+        """The unit, with its options."""
+        return self.graph.unit
+
+    @property
+    def input_size(self) -> int:
+        """Width of the input."""
+        return self.graph.input_size
+
+    @property
+    def hidden_size(self) -> int:
+        """Width of the output."""
+        return self.graph.hidden_size
+
+    @property
+    def bias(self) -> bool:
+        """Whether the maps have biases."""
+        return self.graph.bias
+
+    def reset_parameters(self) -> None:
+        """Draws new values as `init=` says."""
+        self.initialise(self.init)
+
+    def engine_report(self) -> Choice:
+        """The engine that the last call took, and why."""
+        return self._choice
+
+    def forward(self, input: Tensor, hx: States | None = None) -> States:
+        """One step; shapes are those of the class."""
+        arguments.check_input(input, self.graph.input_size, "B")
+        batched = input.dim() == 2
+        x = input.unsqueeze(0) if batched else input.view(1, 1, -1)
+        parameters = self.tensors()
+        like = self.example()
+        arguments.check_alike("input", input, like)
+        sizes = self._sizes
+        if hx is None:
+            start = tuple([x.new_zeros(x.shape[1], size) for size in sizes.values()])
+        else:
+            axes, lead = (("B",), (x.shape[1],)) if batched else ((), ())
+            start = arguments.states(hx, sizes, axes, lead, like)
+            start = start if batched else tuple(state.unsqueeze(0) for state in start)
+        directions = (Direction(start, parameters),)
+        choice = choose(self.engine, self.graph, x, directions)
+        if choice is not self._choice and not torch.compiler.is_compiling():
+            self._choice = choice
+        _, (new,) = runner(choice)(self.graph, x, directions, None)
+        new = new if batched else tuple(state.squeeze(0) for state in new)
+        return new[0] if len(new) == 1 else new
+
+    def extra_repr(self) -> str:
+        """The arguments that are not the defaults."""
+        shown = [str(self.input_size), str(self.hidden_size)]
+        shown += [f"{name}={value!r}" for name, value in self.unit.options().items()]
+        return ", ".join([*shown, *(["bias=False"] if not self.bias else [])])

@@ -1,0 +1,1 @@
+"""The data flow of a unit, drawn."""

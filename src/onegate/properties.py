@@ -1,0 +1,255 @@
+"""What a unit's graph tells about it: its gates, what keeps its states, how much it learns."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from onegate.language import Graph, Unit, Value
+from onegate.tracing import trace
+
+# A sum of products: the factors that are not themselves sums or products -> their coefficient.
+Polynomial = dict[tuple[Value, ...], float]
+
+
+@dataclass(frozen=True)
+class Bias:
+    """The bias that drives a gate: raising it opens the gate (sign +1) or shuts it (-1).
+
+    key: the parameter, None where the gate has no bias.
+    """
+
+    key: str | None
+    sign: int
+
+
+@dataclass(frozen=True)
+class Retention:
+    """How a unit keeps a state: the gate by which the old value reaches the new one.
+
+    gate: its local name in `step`.
+    keeps: raising this bias keeps more (sign +1: f of LSTM) or less (-1: f of MGU).
+    writes: the same for what is written, where a gate of its own decides on that (i of LSTM);
+        None where writing is coupled to keeping, or has no gate.
+    """
+
+    state: str
+    gate: str
+    keeps: Bias
+    writes: Bias | None
+
+
+def gates(graph: Graph) -> tuple[Value, ...]:
+    """The sigmoids g that multiply something, as g or as 1 - g.
+
+    Sigmoids whose arguments differ by a number only (JANET) are one gate.
+
+    >>> len(gates(trace(UNITS["mgu"], 28, 100)))
+    1
+    """
+    found: dict[frozenset[tuple[tuple[Value, ...], float]], Value] = {}
+    for node in graph.nodes:
+        if node.op != "mul" or any(a.size is None for a in node.args):
+            continue
+        for factor in node.args:
+            gate = _gate(_expand(factor))
+            if gate:
+                found.setdefault(_drive(gate[0]), gate[0])
+    order = {node: position for position, node in enumerate(graph.nodes)}
+    return tuple(sorted(found.values(), key=order.__getitem__))
+
+
+def retention(graph: Graph) -> tuple[Retention, ...]:
+    """Which gate keeps each state, and with which sign; states that no gate keeps are left out."""
+    found = []
+    for state, result in zip(graph.states, graph.results, strict=True):
+        new = _expand(result)
+        kept = _gate(_coefficient(new, state))
+        if kept is None:
+            continue
+        gate, sign = kept
+        writes = None
+        for other, write_sign in _writers(new, state):
+            if _drive(other) != _drive(gate):
+                writes = _bias(graph, other, write_sign)
+        name = graph.names.get(gate, "")
+        found.append(Retention(state.name, name, _bias(graph, gate, sign), writes))
+    return tuple(found)
+
+
+def kept(graph: Graph) -> dict[str, Polynomial]:
+    """By state, the share of its old value that a step keeps: what multiplies it in the new one.
+
+    1 - f for MGU, f for the cell of LSTM, 0.95 for the context of SCRN. States whose old value
+    reaches the new one through a matrix alone are left out.
+    """
+    found = {}
+    for state, result in zip(graph.states, graph.results, strict=True):
+        share = _coefficient(_expand(result), state)
+        share = {factors: number for factors, number in share.items() if number}
+        if share:
+            found[state.name] = share
+    return found
+
+
+def _expand(node: Value) -> Polynomial:
+    """`node` as a sum of products of values that are neither."""
+    if node.op == "constant":
+        return {(): node.number}
+    if node.op == "neg":
+        return {factors: -number for factors, number in _expand(node.args[0]).items()}
+    if node.op in ("add", "sub"):
+        left, right = map(_expand, node.args)
+        sign = 1 if node.op == "add" else -1
+        return {
+            factors: left.get(factors, 0.0) + sign * right.get(factors, 0.0)
+            for factors in left | right
+        }
+    if node.op == "mul":
+        left, right = map(_expand, node.args)
+        product: Polynomial = {}
+        for some, number in left.items():
+            for more, other in right.items():
+                factors = tuple(sorted((*some, *more), key=id))
+                product[factors] = product.get(factors, 0.0) + number * other
+        return product
+    return {(node,): 1.0}
+
+
+def _coefficient(polynomial: Polynomial, factor: Value) -> Polynomial:
+    """What `factor` is multiplied by, where it enters linearly."""
+    return {
+        tuple(f for f in factors if f is not factor): number
+        for factors, number in polynomial.items()
+        if factors.count(factor) == 1
+    }
+
+
+def _gate(polynomial: Polynomial) -> tuple[Value, int] | None:
+    """(g, +1) for a sigmoid g, (g, -1) for 1 - g, None for anything else."""
+    terms = {factors: number for factors, number in polynomial.items() if number}
+    factors = max(terms, key=len, default=())
+    if len(factors) != 1 or factors[0].op != "sigmoid":
+        return None
+    (gate,) = factors
+    if terms == {factors: 1}:
+        return gate, 1
+    return (gate, -1) if terms == {(): 1, factors: -1} else None
+
+
+def _writers(new: Polynomial, state: Value) -> list[tuple[Value, int]]:
+    """The gates of the terms that do not hold the old state."""
+    return [
+        (factor, 1 if number > 0 else -1)
+        for factors, number in new.items()
+        if state not in factors and len(factors) > 1
+        for factor in factors
+        if factor.op == "sigmoid"
+    ]
+
+
+def _drive(gate: Value) -> frozenset[tuple[tuple[Value, ...], float]]:
+    """What a sigmoid sees, but for numbers added to it."""
+    return frozenset(term for term in _expand(gate.args[0]).items() if term[0])
+
+
+def _bias(graph: Graph, gate: Value, sign: int) -> Bias:
+    """The first bias, of a map or bare, that is added up in the gate's argument."""
+    for factors, number in _expand(gate.args[0]).items():
+        if len(factors) != 1:
+            continue
+        (term,) = factors
+        key = graph.maps[term].bias if term.op == "affine" else None
+        key = term.name if term.op == "vector" else key
+        if key:
+            return Bias(key, sign if number > 0 else -sign)
+    return Bias(None, sign)
+
+
+def parameter_count(
+    unit: Unit, input_size: int, hidden_size: int, layers: int = 1, directions: int = 1
+) -> int:
+    """How many numbers a stack of layers of `unit` learns.
+
+    >>> parameter_count(UNITS["mgu"], 28, 100)
+    25800
+    """
+    first = trace(unit, input_size, hidden_size).parameter_count()
+    above = trace(unit, directions * hidden_size, hidden_size).parameter_count()
+    return directions * (first + (layers - 1) * above)
+
+
+@dataclass(frozen=True)
+class StatedCount:
+    """A parameter count that Zhou et al. (2016) state, and the net that it belongs to.
+
+    counted: the paper's way of counting that net, or None where nobody has found it out.
+    """
+
+    task: str
+    unit: str
+    input_size: int
+    hidden_size: int
+    stated: int
+    counted: Callable[[Graph], int] | None
+    layers: int = 1
+    directions: int = 1
+
+    def ours(self, unit: Unit) -> int:
+        """The exact count of the whole net's recurrent part."""
+        return parameter_count(
+            unit, self.input_size, self.hidden_size, self.layers, self.directions
+        )
+
+    def papers(self, unit: Unit) -> int | None:
+        """The same net counted in the paper's way."""
+        graph = trace(unit, self.input_size, self.hidden_size)
+        return None if self.counted is None else self.counted(graph)
+
+
+def _exact(graph: Graph) -> int:
+    return graph.parameter_count()
+
+
+def _two_directions_with_initial_states(graph: Graph) -> int:
+    """Lasagne lists the initial state of each direction among the parameters."""
+    return 2 * (graph.parameter_count() + sum(state.size or 0 for state in graph.states))
+
+
+def _one_layer_with_two_biases(graph: Graph) -> int:
+    """G n (n + d + 2): the table for Penn TreeBank counts one layer of the two."""
+    return graph.parameter_count() + graph.hidden_size * len(graph.maps)
+
+
+def _pair(
+    task: str,
+    input_size: int,
+    hidden_size: int,
+    mgu: int,
+    gru: int,
+    counted: Callable[[Graph], int],
+    layers: int = 1,
+    directions: int = 1,
+) -> tuple[StatedCount, StatedCount]:
+    return (
+        StatedCount(task, "mgu", input_size, hidden_size, mgu, counted, layers, directions),
+        StatedCount(task, "gru", input_size, hidden_size, gru, counted, layers, directions),
+    )
+
+
+# Penn TreeBank words are taken as 200 wide, which the table's numbers imply. SCRN has the default
+# 40 context units.
+STATED_COUNTS: tuple[StatedCount, ...] = (
+    *_pair("adding", 2, 100, 41_400, 62_000, _two_directions_with_initial_states, directions=2),
+    *_pair("imdb", 1, 100, 20_400, 30_600, _exact),
+    *_pair("mnist rows", 28, 100, 25_800, 38_700, _exact),
+    *_pair("mnist pixels", 1, 100, 20_400, 30_600, _exact),
+    *_pair("penn treebank", 200, 50, 25_200, 37_800, _one_layer_with_two_biases, layers=2),
+    *_pair("penn treebank", 200, 100, 60_400, 90_600, _one_layer_with_two_biases, layers=2),
+    *_pair("penn treebank", 200, 200, 160_800, 241_200, _one_layer_with_two_biases, layers=2),
+    *_pair("penn treebank", 200, 300, 301_200, 451_800, _one_layer_with_two_biases, layers=2),
+    *_pair("penn treebank", 200, 400, 481_600, 722_400, _one_layer_with_two_biases, layers=2),
+    *_pair("penn treebank", 200, 500, 702_000, 1_053_000, _one_layer_with_two_biases, layers=2),
+    *_pair("penn treebank", 200, 600, 962_400, 1_443_600, _one_layer_with_two_biases, layers=2),
+    StatedCount("penn treebank", "scrn", 200, 100, 48_200, None),
+)  # fmt: skip

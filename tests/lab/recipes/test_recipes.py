@@ -1,0 +1,99 @@
+"""The recipes themselves: complete, allowed, and what the paper says where it says it."""
+
+from __future__ import annotations
+
+import dataclasses
+
+import pytest
+
+from onegate import units
+from onegate.lab.recipes import RECIPES, TASKS, RecipeError, recipe, values
+
+EVERY = [(task, name) for task in TASKS for name in RECIPES[task]]
+
+
+@pytest.mark.parametrize(("task", "name"), EVERY)
+def test_every_recipe_exists_for_every_unit(task: str, name: str) -> None:
+    for unit in units.UNITS:
+        made = recipe(task, name, unit)
+        assert (made.task, made.name, made.unit) == (task, name, unit)
+
+
+@pytest.mark.parametrize(("task", "name"), EVERY)
+def test_reasons_name_fields_that_exist(task: str, name: str) -> None:
+    made = recipe(task, name, "mgu")
+    assert made.reasons
+    assert set(made.reasons) <= {path for path, _ in values(made)}
+
+
+def test_three_recipes_where_the_flow_makes_sense() -> None:
+    for task in TASKS:
+        expected = {"paper", "tuned"} | ({"flow"} if task not in ("adding", "ptb") else set())
+        assert set(RECIPES[task]) == expected
+
+
+@pytest.mark.parametrize(
+    ("task", "batch", "lr", "momentum"),
+    [
+        ("adding", 100, 1e-3, 0.0),
+        ("imdb", 16, 1e-8, 0.99),
+        ("mnist_rows", 100, 1e-8, 0.99),
+        ("mnist_pixels", 100, 1e-8, 0.99),
+        ("ptb", 20, 1.0, 0.0),  # 0.01 in the text, for an optimiser that is not named there
+    ],
+)
+def test_paper_recipes_follow_section_4(task: str, batch: int, lr: float, momentum: float) -> None:
+    made = recipe(task, "paper", "mgu")
+    assert (made.batch_size, made.optimizer.lr, made.optimizer.momentum) == (batch, lr, momentum)
+    assert made.model.readout == "last"
+    assert made.model.dropout == 0
+
+
+@pytest.mark.parametrize("task", ["mnist_rows", "imdb"])
+def test_flow_runs_for_the_paper_s_flow_time(task: str) -> None:
+    asked, flow = recipe(task, "paper", "mgu"), recipe(task, "flow", "mgu")
+    updates_an_epoch = -(-asked.data.train // asked.batch_size)
+    updates = asked.updates(asked.length, updates_an_epoch)
+    # s = updates x lr / (1 - momentum), to the rounding of the flow's own step.
+    assert updates * 1e-8 / 0.01 == pytest.approx(flow.length, rel=1e-2)
+    assert flow.updates(flow.length, updates_per_epoch=1) == round(flow.length / flow.optimizer.lr)
+
+
+def test_only_paper_and_flow_look_at_the_test_set_while_training() -> None:
+    for task, name in EVERY:
+        made = recipe(task, name, "mgu")
+        assert made.test_curve == (name != "tuned")
+        if name == "tuned":
+            assert made.keep == "best"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "hint"),
+    [
+        (("mnist_row", "flow", "mgu"), "mnist_rows"),
+        (("mnist_rows", "flwo", "mgu"), "flow"),
+        (("mnist_rows", "flow", "mug"), "mgu"),
+    ],
+)
+def test_unknown_names_are_refused_with_the_nearest(
+    arguments: tuple[str, str, str], hint: str
+) -> None:
+    with pytest.raises(ValueError, match=f"did you mean '?{hint}'?"):
+        recipe(*arguments)
+
+
+def test_recipes_are_frozen() -> None:
+    with pytest.raises(dataclasses.FrozenInstanceError):
+        recipe("ptb", "tuned", "mgu").seed = 3  # type: ignore[misc]
+
+
+@pytest.mark.parametrize("task", ["mnist_pixels", "mnist_permuted"])
+def test_units_without_a_gate_start_without_chrono(task: str) -> None:
+    assert recipe(task, "tuned", "mgu").model.init == "chrono"
+    assert recipe(task, "tuned", "irnn").model.init == "layer"
+
+
+def test_a_flow_needs_plain_steps() -> None:
+    made = recipe("mnist_rows", "flow", "mgu")
+    with pytest.raises(RecipeError, match="only plain steps"):
+        dataclasses.replace(made, optimizer=recipe("mnist_rows", "tuned", "mgu").optimizer)

@@ -1,0 +1,15 @@
+"""A unit made of any step, for tests of the language and of tracing."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from onegate.language import Affine, Unit, Vector
+
+
+def unit(step: Callable[..., Any], **body: Any) -> Unit:
+    """A unit of class Sample with the given step; W and V are maps, p is a vector."""
+    common: dict[str, Any] = {"W": Affine(), "V": Affine(), "p": Vector(), "step": step}
+    kind: type[Unit] = type("Sample", (Unit,), common | body)
+    return kind()
