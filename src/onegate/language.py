@@ -20,45 +20,71 @@ import copy
 import functools
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, fields
-from typing import Any, ClassVar, NoReturn, Protocol, Self, TypeVar, dataclass_transform, overload
+from typing import Any, ClassVar, NoReturn, Protocol, Self, dataclass_transform
 
 import torch
 
-POINTWISE = ("add", "sub", "mul", "neg", "sigmoid", "tanh", "relu")
-LANGUAGE = "+ - *, unary minus, sigmoid, tanh, relu, identity, affine maps, vectors and numbers"
+from onegate import ops
+from onegate.ops import POINTWISE, identity, relu, sigmoid, tanh
+
+__all__ = [
+    "LANGUAGE",
+    "POINTWISE",
+    "Affine",
+    "Builder",
+    "Fit",
+    "Graph",
+    "Map",
+    "Unit",
+    "UnitError",
+    "Value",
+    "Vector",
+    "identity",
+    "in_order",
+    "relu",
+    "sigmoid",
+    "tanh",
+]
+
+LANGUAGE = f"+ - *, unary minus, {', '.join(sorted(ops.__all__))}, affine maps, vectors and numbers"
 
 
 class UnitError(ValueError):
     """A unit's equations do not fit together."""
 
 
-class _Operations(Protocol):
-    """What makes the result of an operation on symbolic values."""
-
-    def pointwise(self, op: str, *operands: Value | float) -> Value: ...
-
-
 class Value:
-    """A vector in a unit's graph: an input, a state, a parameter, a number or a result.
+    """A vector in a step: an input, a state, a parameter, a number or the result of an operation.
 
-    Values are compared by identity; equal expressions of one trace are the same object.
-    `size` is None for a plain number, which fits any size.
+    Values are compared by identity; equal expressions of one `Builder` are the same object.
+    size is None for a plain number, which fits any size.
+
+    A graph holds affine maps ("affine", by the name of the map), which the lowering turns into
+    products: "product" is init plus each of args times its matrix, whose keys are `weights`.
     """
 
-    __slots__ = ("args", "name", "number", "op", "size", "trace")
+    __slots__ = ("args", "builder", "init", "name", "number", "op", "size", "weights")
     __array_ufunc__ = None
 
     def __init__(
         self,
-        trace: _Operations,
+        builder: Builder,
         op: str,
         args: tuple[Value, ...] = (),
         size: int | None = None,
         name: str = "",
         number: float = 0.0,
+        weights: tuple[str, ...] = (),
+        init: Value | None = None,
     ) -> None:
-        self.trace, self.op, self.args = trace, op, args
+        self.builder, self.op, self.args = builder, op, args
         self.size, self.name, self.number = size, name, number
+        self.weights, self.init = weights, init
+
+    @property
+    def operands(self) -> tuple[Value, ...]:
+        """Everything that must be computed before this."""
+        return self.args if self.init is None else (*self.args, self.init)
 
     def __repr__(self) -> str:
         inner = ", ".join(a.name or a.op for a in self.args)
@@ -66,25 +92,25 @@ class Value:
         return f"<{text}: {self.size}>"
 
     def __add__(self, other: Value | float) -> Value:
-        return self.trace.pointwise("add", self, other)
+        return self.builder.pointwise("add", self, other)
 
     def __radd__(self, other: float) -> Value:
-        return self.trace.pointwise("add", other, self)
+        return self.builder.pointwise("add", other, self)
 
     def __sub__(self, other: Value | float) -> Value:
-        return self.trace.pointwise("sub", self, other)
+        return self.builder.pointwise("sub", self, other)
 
     def __rsub__(self, other: float) -> Value:
-        return self.trace.pointwise("sub", other, self)
+        return self.builder.pointwise("sub", other, self)
 
     def __mul__(self, other: Value | float) -> Value:
-        return self.trace.pointwise("mul", self, other)
+        return self.builder.pointwise("mul", self, other)
 
     def __rmul__(self, other: float) -> Value:
-        return self.trace.pointwise("mul", other, self)
+        return self.builder.pointwise("mul", other, self)
 
     def __neg__(self) -> Value:
-        return self.trace.pointwise("neg", self)
+        return self.builder.pointwise("neg", self)
 
     def _unknown(self, *_: object) -> NoReturn:
         raise UnitError(f"unknown operation; the language has {LANGUAGE}")
@@ -99,39 +125,56 @@ class Value:
         raise UnitError(f"unknown operation torch '{name}'; the language has {LANGUAGE}")
 
 
-@overload
-def sigmoid(v: Value) -> Value: ...
-@overload
-def sigmoid(v: torch.Tensor) -> torch.Tensor: ...
-def sigmoid(v: Value | torch.Tensor) -> Value | torch.Tensor:
-    """1 / (1 + exp(-v)), element by element."""
-    return v.trace.pointwise("sigmoid", v) if isinstance(v, Value) else torch.sigmoid(v)
+class Builder:
+    """Makes values, each once."""
+
+    def __init__(self) -> None:
+        self.made: dict[tuple[object, ...], Value] = {}
+
+    def make(
+        self,
+        op: str,
+        args: tuple[Value, ...] = (),
+        size: int | None = None,
+        name: str = "",
+        number: float = 0.0,
+        weights: tuple[str, ...] = (),
+        init: Value | None = None,
+    ) -> Value:
+        """A value, or the one that was made of the same things."""
+        key = (op, args, name, repr(number), weights, init)  # 0.0 == -0.0, but they are not alike
+        if key not in self.made:
+            self.made[key] = Value(self, op, args, size, name, number, weights, init)
+        return self.made[key]
+
+    def constant(self, number: float) -> Value:
+        """A number."""
+        return self.make("constant", number=float(number))
+
+    def value(self, v: Any) -> Value:
+        """`v` itself, or the constant that a number is."""
+        return v if isinstance(v, Value) else self.constant(v)
+
+    def pointwise(self, op: str, *operands: Any) -> Value:
+        """The result of an operation of the table."""
+        args = tuple(self.value(v) for v in operands)
+        return self.make(op, args, next((a.size for a in args if a.size is not None), None))
 
 
-@overload
-def tanh(v: Value) -> Value: ...
-@overload
-def tanh(v: torch.Tensor) -> torch.Tensor: ...
-def tanh(v: Value | torch.Tensor) -> Value | torch.Tensor:
-    """Hyperbolic tangent, element by element."""
-    return v.trace.pointwise("tanh", v) if isinstance(v, Value) else torch.tanh(v)
-
-
-@overload
-def relu(v: Value) -> Value: ...
-@overload
-def relu(v: torch.Tensor) -> torch.Tensor: ...
-def relu(v: Value | torch.Tensor) -> Value | torch.Tensor:
-    """max(v, 0), element by element; its slope at 0 is 0."""
-    return v.trace.pointwise("relu", v) if isinstance(v, Value) else torch.relu(v)
-
-
-_V = TypeVar("_V")
-
-
-def identity(v: _V) -> _V:
-    """V itself: the linear activation."""
-    return v
+def in_order(results: Iterable[Value]) -> list[Value]:
+    """Everything that `results` are computed from, operands first, each once."""
+    done: dict[Value, None] = {}
+    stack = [(result, False) for result in reversed(list(results))]
+    while stack:
+        value, ready = stack.pop()
+        if value in done:
+            continue
+        if ready:
+            done[value] = None
+        else:
+            stack.append((value, True))
+            stack.extend((operand, False) for operand in reversed(value.operands))
+    return list(done)
 
 
 class _Scope(Protocol):
@@ -315,8 +358,7 @@ class Graph:
 
     def depends_on(self, node: Value, leaves: Iterable[Value]) -> bool:
         """Whether `node` is, or is computed from, one of `leaves`."""
-        leaves = set(leaves)
-        return node in leaves or any(self.depends_on(a, leaves) for a in node.args)
+        return not set(leaves).isdisjoint(in_order([node]))
 
 
 class _Bound:

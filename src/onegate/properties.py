@@ -6,6 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from onegate.language import Graph, Unit, Value
+from onegate.ops import is_gate
 from onegate.tracing import trace
 
 # A sum of products: the factors that are not themselves sums or products -> their coefficient.
@@ -129,7 +130,7 @@ def _gate(polynomial: Polynomial) -> tuple[Value, int] | None:
     """(g, +1) for a sigmoid g, (g, -1) for 1 - g, None for anything else."""
     terms = {factors: number for factors, number in polynomial.items() if number}
     factors = max(terms, key=len, default=())
-    if len(factors) != 1 or factors[0].op != "sigmoid":
+    if len(factors) != 1 or not is_gate(factors[0].op):
         return None
     (gate,) = factors
     if terms == {factors: 1}:
@@ -144,7 +145,7 @@ def _writers(new: Polynomial, state: Value) -> list[tuple[Value, int]]:
         for factors, number in new.items()
         if state not in factors and len(factors) > 1
         for factor in factors
-        if factor.op == "sigmoid"
+        if is_gate(factor.op)
     ]
 
 

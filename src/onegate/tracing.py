@@ -7,12 +7,23 @@ import functools
 import linecache
 import sys
 import traceback
-from collections.abc import Iterable
 from types import FrameType
 from typing import Any
 
-from onegate import language as expressions
-from onegate.language import LANGUAGE, Affine, Fit, Graph, Map, Unit, UnitError, Value, Vector
+from onegate import language, ops
+from onegate.language import (
+    LANGUAGE,
+    Affine,
+    Builder,
+    Fit,
+    Graph,
+    Map,
+    Unit,
+    UnitError,
+    Value,
+    Vector,
+    in_order,
+)
 
 
 @functools.lru_cache(maxsize=1024)
@@ -28,40 +39,27 @@ def trace(unit: Unit, input_size: int, hidden_size: int, bias: bool = True) -> G
     return tracer.finish(returned, locals_of)
 
 
-class _Trace:
+class _Trace(Builder):
     """Builds a graph while `step` runs on symbolic values."""
 
     def __init__(self, unit: Unit, input_size: int, hidden_size: int, bias: bool) -> None:
+        super().__init__()
         self.unit, self.input_size, self.hidden_size = unit, input_size, hidden_size
         self.bias = bias
-        self.made: dict[tuple[object, ...], Value] = {}
         self.used: dict[str, tuple[Value, Affine]] = {}
-        self.input = self._make("input", (), input_size, "x")
+        self.input = self.make("input", (), input_size, "x")
         sizes = unit.state_sizes(hidden_size)
         if not unit.states or set(sizes) != set(unit.states):
             raise UnitError(f"{unit.name}: states are {unit.states}, sizes are for {tuple(sizes)}")
-        self.states = tuple(self._make("state", (), sizes[s], s) for s in unit.states)
-
-    def _make(
-        self,
-        op: str,
-        args: tuple[Value, ...] = (),
-        size: int | None = None,
-        name: str = "",
-        number: float = 0.0,
-    ) -> Value:
-        key = (op, *map(id, args), name, number)
-        if key not in self.made:
-            self.made[key] = Value(self, op, args, size, name, number)
-        return self.made[key]
+        self.states = tuple(self.make("state", (), sizes[s], s) for s in unit.states)
 
     def value(self, v: Any) -> Value:
         if isinstance(v, Value):
-            if v.trace is not self:
+            if v.builder is not self:
                 raise UnitError(f"{v!r} belongs to another unit's step")
             return v
         if isinstance(v, (int, float)) and not isinstance(v, bool):
-            return self._make("constant", number=float(v))
+            return self.constant(v)
         raise UnitError(f"{type(v).__name__} is not a value; the language has {LANGUAGE}")
 
     def pointwise(self, op: str, *operands: Any) -> Value:
@@ -74,7 +72,7 @@ class _Trace:
             for factor, other in (args, args[::-1]):
                 if factor.op == "constant" and factor.number == 1:
                     return other
-        return self._make(op, args, sizes.pop() if sizes else None)
+        return self.make(op, args, sizes.pop() if sizes else None)
 
     def affine(self, declared: Affine, operands: tuple[Any, ...]) -> Value:
         name = declared.name
@@ -85,7 +83,7 @@ class _Trace:
         size = self.unit.size_of(declared.like, self.hidden_size)
         if isinstance(declared, Fit) and [a.size for a in args] == [size]:
             return args[0]
-        node = self._make("affine", args, size, name)
+        node = self.make("affine", args, size, name)
         if self.used.setdefault(name, (node, declared))[0] is not node:
             raise UnitError(
                 f"{name} is applied to two different sets of operands; declare two maps"
@@ -94,12 +92,12 @@ class _Trace:
 
     def vector(self, declared: Vector) -> Value:
         size = self.unit.size_of(declared.like, self.hidden_size)
-        return self._make("vector", (), size, declared.name)
+        return self.make("vector", (), size, declared.name)
 
     def finish(self, returned: Any, local_names: dict[int, str]) -> Graph:
         results = returned if isinstance(returned, tuple) else (returned,)
         self._check(results)
-        needed = set(_in_order(results))
+        needed = set(in_order(results))
         nodes = tuple(v for v in self.made.values() if v in needed)
         maps, parameters = self._parameters(nodes)
         names = {n: local_names[id(n)] for n in nodes if id(n) in local_names}
@@ -118,13 +116,13 @@ class _Trace:
             )
         known = {self.input, *self.states}
         for name, state, result in zip(unit.states, self.states, results, strict=True):
-            if not isinstance(result, Value) or result.trace is not self:
+            if not isinstance(result, Value) or result.builder is not self:
                 raise UnitError(f"{unit.name}: the new {name} is {result!r}, not a value of step")
             if result.size != state.size:
                 raise UnitError(
                     f"{unit.name}: the new {name} has size {result.size}, the state {state.size}"
                 )
-            if known.isdisjoint(_in_order((result,))):
+            if known.isdisjoint(in_order((result,))):
                 raise UnitError(f"{unit.name}: the new {name} depends on neither input nor state")
 
     def _parameters(
@@ -152,7 +150,7 @@ class _Trace:
         """U for the recurrent operand, W for the input; further ones carry the state's name."""
         names: list[str] = []
         for position, operand in enumerate(node.args):
-            recurrent = bool(set(self.states) & set(_in_order((operand,))))
+            recurrent = bool(set(self.states) & set(in_order((operand,))))
             name = "U" if recurrent else "W"
             if name in names:
                 own = f"{name}_{operand.name}"
@@ -171,22 +169,7 @@ def _shown(value: Value) -> str:
     return value.name or value.op
 
 
-def _in_order(results: Iterable[Value]) -> tuple[Value, ...]:
-    """Everything that `results` are computed from, operands first, each once."""
-    done: dict[Value, None] = {}
-
-    def visit(node: Value) -> None:
-        if node not in done:
-            for a in node.args:
-                visit(a)
-            done[node] = None
-
-    for result in results:
-        visit(result)
-    return tuple(done)
-
-
-_LANGUAGE_FILES = (__file__, expressions.__file__)
+_LANGUAGE_FILES = (__file__, language.__file__, ops.__file__)
 
 
 def _equation(error: BaseException) -> str:

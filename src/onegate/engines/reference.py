@@ -7,9 +7,8 @@ engine is tested against this one.
 from __future__ import annotations
 
 import functools
-import operator
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Any, Final, TypeAlias
+from typing import Any, TypeAlias
 
 import torch
 import torch.nn.functional as F
@@ -18,22 +17,13 @@ from torch import Tensor
 from onegate.engines.direction import Direction
 from onegate.language import Graph, Value
 from onegate.lowering.stages import Product, Projection, Stages, stages
+from onegate.ops import OPERATIONS
 
 Values: TypeAlias = dict[Value, Any]  # a tensor for every node, a float for a constant
 Parameters: TypeAlias = Mapping[str, Tensor]
 # Called after each step with the direction's place (0 or 1), the step t, and the values of all
 # nodes: (B, size) at t, (T, B, size) of what the loop does not need, (size,) of what is learned.
 Watch: TypeAlias = Callable[[int, int, Values], None]
-
-OPERATIONS: Final[Mapping[str, Callable[..., Any]]] = {
-    "add": operator.add,
-    "sub": operator.sub,
-    "mul": operator.mul,
-    "neg": operator.neg,
-    "sigmoid": torch.sigmoid,
-    "tanh": torch.tanh,
-    "relu": torch.relu,
-}
 
 
 def run(
@@ -175,7 +165,7 @@ def _share_out(total: Tensor, product: Product, values: Values) -> None:
 
 
 def _pointwise(node: Value, values: Values) -> Tensor:
-    result: Tensor = OPERATIONS[node.op](*[values[a] for a in node.args])
+    result: Tensor = OPERATIONS[node.op].compute(*[values[a] for a in node.args])
     return result
 
 

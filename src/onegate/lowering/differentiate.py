@@ -10,19 +10,17 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from onegate.language import Graph, Value
-from onegate.lowering.code import Builder, Term, fuse, in_order
-
-# What the backward step takes from the forward step's store; all else it computes again.
-KEPT = ("sigmoid", "tanh", "relu", "product")
+from onegate.language import Graph, Value, in_order
+from onegate.lowering.code import StepBuilder, fuse
+from onegate.ops import OPERATIONS
 
 
 @dataclass(frozen=True)
 class MapGradient:
     """An affine map in the backward step: the gradient at its output, and its operands."""
 
-    output: Term
-    operands: tuple[Term, ...]
+    output: Value
+    operands: tuple[Value, ...]
     weights: tuple[str, ...]
     bias: str | None
 
@@ -36,18 +34,18 @@ class StepCode:
     grads: of the old states (None: zero). grad_input: of the input outside the maps.
     """
 
-    results: tuple[Term, ...]
-    kept: tuple[Term, ...]
-    grads: tuple[Term | None, ...]
-    grad_input: Term | None
-    grad_vectors: tuple[tuple[str, Term], ...]
+    results: tuple[Value, ...]
+    kept: tuple[Value, ...]
+    grads: tuple[Value | None, ...]
+    grad_input: Value | None
+    grad_vectors: tuple[tuple[str, Value], ...]
     maps: tuple[MapGradient, ...]
 
 
 def step_code(graph: Graph) -> StepCode:
     """Forward and backward step of `graph`."""
-    builder = Builder()
-    terms: dict[Value, Term] = {}
+    builder = StepBuilder()
+    terms: dict[Value, Value] = {}
     for node in graph.nodes:
         terms[node] = _term(builder, graph, node, terms)
     results = [terms[r] for r in graph.results]
@@ -55,7 +53,7 @@ def step_code(graph: Graph) -> StepCode:
     return _Backward(builder, graph, forward, results).finish()
 
 
-def _term(builder: Builder, graph: Graph, node: Value, terms: dict[Value, Term]) -> Term:
+def _term(builder: StepBuilder, graph: Graph, node: Value, terms: dict[Value, Value]) -> Value:
     if node.op == "constant":
         return builder.constant(node.number)
     if node.op in ("input", "state", "vector"):
@@ -72,14 +70,14 @@ def _term(builder: Builder, graph: Graph, node: Value, terms: dict[Value, Term])
 
 class _Backward:
     def __init__(
-        self, builder: Builder, graph: Graph, forward: list[Term], results: list[Term]
+        self, builder: StepBuilder, graph: Graph, forward: list[Value], results: list[Value]
     ) -> None:
         self.b, self.graph, self.forward, self.results = builder, graph, forward, results
         # Contributions to the gradient of each forward term: plain terms, and products
         # (gradient at a map's output, weight key) that are done as one.
-        self.plain: dict[Term, list[Term]] = {}
-        self.through: dict[Term, list[tuple[Term, str]]] = {}
-        self.gradient: dict[Term, Term] = {}
+        self.plain: dict[Value, list[Value]] = {}
+        self.through: dict[Value, list[tuple[Value, str]]] = {}
+        self.gradient: dict[Value, Value] = {}
         self.active = self._depending()
         for result, state in zip(results, graph.states, strict=True):
             assert state.size is not None
@@ -87,19 +85,19 @@ class _Backward:
         for term in reversed(forward):
             self._visit(term)
 
-    def _depending(self) -> set[Term]:
-        """Terms whose gradient is asked for: all but the constants."""
-        active: set[Term] = set()
+    def _depending(self) -> set[Value]:
+        """Values whose gradient is asked for: all but the constants."""
+        active: set[Value] = set()
         for term in self.forward:
             if term.op in ("input", "state", "vector") or any(o in active for o in term.operands):
                 active.add(term)
         return active
 
-    def _give(self, term: Term, gradient: Term) -> None:
+    def _give(self, term: Value, gradient: Value) -> None:
         if term in self.active:
             self.plain.setdefault(term, []).append(gradient)
 
-    def _visit(self, term: Term) -> None:
+    def _visit(self, term: Value) -> None:
         total = self.b.add(self.plain.get(term, ()))
         if through := self.through.get(term):
             assert term.size is not None
@@ -108,50 +106,15 @@ class _Backward:
         if total is None:
             return
         self.gradient[term] = total
-        getattr(self, f"_{term.op}", self._leaf)(term, total)
+        if term.op == "product":
+            self._product(term, total)
+        elif term.op in OPERATIONS:
+            derivative = OPERATIONS[term.op].derivative
+            assert derivative is not None, f"{term.op} stands in a forward step"
+            for operand, given in zip(term.args, derivative(total, term, *term.args), strict=True):
+                self._give(operand, given)
 
-    def _leaf(self, term: Term, g: Term) -> None:
-        """Inputs, states and vectors: nothing lies behind them."""
-
-    def _add(self, term: Term, g: Term) -> None:
-        for a in term.args:
-            self._give(a, g)
-
-    def _sub(self, term: Term, g: Term) -> None:
-        a, b = term.args
-        self._give(a, g)
-        if b in self.active:
-            self._give(b, self.b.pointwise("neg", g))
-
-    def _neg(self, term: Term, g: Term) -> None:
-        self._give(term.args[0], self.b.pointwise("neg", g))
-
-    def _mul(self, term: Term, g: Term) -> None:
-        a, b = term.args
-        if a in self.active:
-            self._give(a, self.b.pointwise("mul", g, b))
-        if b in self.active:
-            self._give(b, self.b.pointwise("mul", g, a))
-
-    def _lerp(self, term: Term, g: Term) -> None:
-        gate, a, b = term.args
-        to_b = self.b.pointwise("mul", g, gate)
-        if gate in self.active:
-            self._give(gate, self.b.pointwise("mul", g, self.b.pointwise("sub", b, a)))
-        if a in self.active:
-            self._give(a, self.b.pointwise("sub", g, to_b))
-        self._give(b, to_b)
-
-    def _sigmoid(self, term: Term, g: Term) -> None:
-        self._give(term.args[0], self.b.pointwise("dsigmoid", g, term))
-
-    def _tanh(self, term: Term, g: Term) -> None:
-        self._give(term.args[0], self.b.pointwise("dtanh", g, term))
-
-    def _relu(self, term: Term, g: Term) -> None:
-        self._give(term.args[0], self.b.pointwise("drelu", g, term))
-
-    def _product(self, term: Term, g: Term) -> None:
+    def _product(self, term: Value, g: Value) -> None:
         for operand, key in zip(term.args, term.weights, strict=True):
             if operand.op != "input" and operand in self.active:
                 self.through.setdefault(operand, []).append((g, key))
@@ -190,7 +153,7 @@ class _Backward:
             ),
         )
 
-    def _of_leaf(self, op: str, name: str) -> Term | None:
+    def _of_leaf(self, op: str, name: str) -> Value | None:
         """The gradient of a leaf, None where no result depends on it."""
         leaves = (t for t in self.forward if t.op == op and t.name == name)
         return next((self.gradient[t] for t in leaves if t in self.gradient), None)
@@ -199,37 +162,42 @@ class _Backward:
 class _Store:
     """Turns forward terms inside backward ones into leaves: what was kept, the new states."""
 
-    def __init__(self, builder: Builder, results: list[Term], graph: Graph) -> None:
+    def __init__(self, builder: StepBuilder, results: list[Value], graph: Graph) -> None:
         self.b = builder
-        self.kept: list[Term] = []
+        self.kept: list[Value] = []
         # A new state that is itself a leaf (a plain copy) is at hand anyway.
         self.next = {
             result: builder.leaf("next", state.name, state.size or 0)
             for result, state in reversed(list(zip(results, graph.states, strict=True)))
             if result.operands
         }
-        self.made: dict[Term, Term] = {}
+        self.made: dict[Value, Value] = {}
 
-    def replace(self, roots: list[Term]) -> list[Term]:
+    def replace(self, roots: list[Value]) -> list[Value]:
         """The same terms over leaves that the backward step has."""
         return [self._get(r) for r in roots]
 
-    def _get(self, term: Term) -> Term:
+    def _get(self, term: Value) -> Value:
         if term not in self.made:
             self.made[term] = self._new(term)
         return self.made[term]
 
-    def _new(self, term: Term) -> Term:
+    def _new(self, term: Value) -> Value:
         if not term.operands:
             return term
         if term in self.next:
             return self.next[term]
-        if term.op in KEPT and self._is_forward(term):
+        if _is_kept(term) and self._is_forward(term):
             if term not in self.kept:
                 self.kept.append(term)
             return self.b.leaf("keep", str(self.kept.index(term)), term.size or 0)
         return self.b.over(term, self._get)
 
-    def _is_forward(self, term: Term) -> bool:
+    def _is_forward(self, term: Value) -> bool:
         """Forward terms do not depend on a gradient."""
         return not any(t.op == "grad" for t in in_order([term]))
+
+
+def _is_kept(term: Value) -> bool:
+    """Whether the backward step finds it in the forward step's store."""
+    return term.op == "product" or OPERATIONS[term.op].kept

@@ -10,9 +10,9 @@ from __future__ import annotations
 import functools
 from dataclasses import dataclass, field
 
-from onegate.language import Graph
-from onegate.lowering.code import OPCODES, Term, in_order
+from onegate.language import Builder, Graph, Value, in_order
 from onegate.lowering.differentiate import StepCode, step_code
+from onegate.ops import OPERATIONS
 
 FORMAT = 1  # must equal kFormat in csrc/program.h
 SPACES = (
@@ -155,7 +155,7 @@ def _backward(
         for operand in m.operands:
             if operand.op not in lasting:
                 out.deliver_chunk(operand)
-    zero = Term("constant", (), None)
+    zero = Builder().constant(0.0)
     for i, (state, grad) in enumerate(zip(graph.states, code.grads, strict=True)):
         out.deliver(zero if grad is None else grad, "grad_prev", i, state.size)
     if code.grad_input is not None:
@@ -185,14 +185,14 @@ class _Assembler:
     states: dict[str, int]
     constants: dict[float, int]
     slots: list[Slot] = field(default_factory=list)
-    reductions: list[tuple[int, Term, int]] = field(default_factory=list)
+    reductions: list[tuple[int, Value, int]] = field(default_factory=list)
     # What leaves the step: (term, space, number, size). The first delivery of a computed term is
     # where it is computed to; any other is a copy.
-    deliveries: list[tuple[Term, str, int, int]] = field(default_factory=list)
+    deliveries: list[tuple[Value, str, int, int]] = field(default_factory=list)
     chunks: list[int] = field(default_factory=list)
     temps: list[int] = field(default_factory=list)
-    home: dict[Term, int] = field(default_factory=dict)
-    chunk_home: dict[Term, int] = field(default_factory=dict)
+    home: dict[Value, int] = field(default_factory=dict)
+    chunk_home: dict[Value, int] = field(default_factory=dict)
 
     def slot(self, space: str, index: int, size: int) -> int:
         made = Slot(space, index, size)
@@ -200,16 +200,16 @@ class _Assembler:
             self.slots.append(made)
         return self.slots.index(made)
 
-    def deliver(self, term: Term, space: str, index: int, size: int | None = None) -> None:
+    def deliver(self, term: Value, space: str, index: int, size: int | None = None) -> None:
         self.deliveries.append((term, space, index, term.size or size or 0))
 
-    def deliver_chunk(self, term: Term) -> None:
+    def deliver_chunk(self, term: Value) -> None:
         if term not in self.chunk_home:
             self.chunks.append(term.size or 0)
             self.deliver(term, "chunk", len(self.chunks) - 1)
             self.chunk_home[term] = self.slot("chunk", len(self.chunks) - 1, term.size or 0)
 
-    def slot_of(self, term: Term, size: int = 0) -> int:
+    def slot_of(self, term: Value, size: int = 0) -> int:
         """Slot of a term that is a leaf or has been computed."""
         if term in self.home:
             return self.home[term]
@@ -233,7 +233,7 @@ class _Assembler:
         raise AssertionError(f"{term.op} has no slot yet")
 
     def code(self) -> Code:
-        copies: list[tuple[int, Term, int]] = []
+        copies: list[tuple[int, Value, int]] = []
         for term, space, index, size in self.deliveries:
             slot = self.slot(space, index, size)
             if term.operands and term not in self.home:
@@ -256,7 +256,7 @@ class _Assembler:
             stages.append(tuple(last))
         return Code(tuple(self.slots), tuple(stages), tuple(self.temps), tuple(self.chunks))
 
-    def _stage(self, group: list[Term]) -> tuple[Pointwise, ...] | Product:
+    def _stage(self, group: list[Value]) -> tuple[Pointwise, ...] | Product:
         if group[0].op == "product":
             (term,) = group
             terms = zip(term.args, term.weights, strict=True)
@@ -270,15 +270,15 @@ class _Assembler:
             for t in group
         )
 
-    def _place(self, order: list[list[Term]], to_the_end: set[Term]) -> None:
+    def _place(self, order: list[list[Value]], to_the_end: set[Value]) -> None:
         """Gives scratch slots to the terms that leave the step nowhere, reusing dead ones."""
         flat = [t for group in order for t in group]
         last_use = {o: i for i, t in enumerate(flat) for o in t.operands}
         last_use.update(dict.fromkeys(to_the_end, len(flat)))
         free: dict[int, list[int]] = {}
-        temp_of: dict[Term, int] = {}
+        temp_of: dict[Value, int] = {}
 
-        def release(operands: tuple[Term, ...], now: int) -> None:
+        def release(operands: tuple[Value, ...], now: int) -> None:
             for o in dict.fromkeys(operands):
                 if o in temp_of and last_use[o] == now:
                     free.setdefault(o.size or 0, []).append(temp_of.pop(o))
@@ -301,15 +301,15 @@ class _Assembler:
                 release(term.args, now)
 
 
-def _schedule(terms: list[Term]) -> list[list[Term]]:
+def _schedule(terms: list[Value]) -> list[list[Value]]:
     """Stages: all pointwise terms that are ready, as one run; then each product that is ready."""
     waiting = [t for t in terms if t.operands]
     done = {t for t in terms if not t.operands}
-    order: list[list[Term]] = []
+    order: list[list[Value]] = []
     while waiting:
-        run: list[Term] = []
-        products: list[Term] = []
-        later: list[Term] = []
+        run: list[Value] = []
+        products: list[Value] = []
+        later: list[Value] = []
         for term in waiting:
             ready = all(o in done for o in term.operands)
             if ready and term.op != "product":
@@ -338,7 +338,7 @@ def _encode(code: Code) -> list[int]:
         else:
             out += [0, len(stage)]
             for i in stage:
-                out += [OPCODES[i.op], i.dst, *i.args, *([-1] * (3 - len(i.args)))]
+                out += [OPERATIONS[i.op].opcode, i.dst, *i.args, *([-1] * (3 - len(i.args)))]
     return out
 
 

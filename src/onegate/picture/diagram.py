@@ -11,17 +11,11 @@ from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from onegate.language import Graph, Map, Value
+from onegate.language import Graph, Value
+from onegate.notation import Name, Notation, bias_name, matrix_name, symbol
+from onegate.ops import OPERATIONS, is_function
 
-ACTIVATIONS = {"sigmoid": r"\sigma", "tanh": r"\tanh", "relu": r"\mathrm{ReLU}"}
-_OPERATIONS = {"add": "+", "mul": r"\odot", "sub": "-", "neg": "-"}
 _LEAVES = ("vector", "constant")
-# fmt: off
-_GREEK = {
-    "alpha", "beta", "gamma", "delta", "epsilon", "zeta", "eta", "theta", "kappa", "lambda", "mu",
-    "nu", "xi", "rho", "sigma", "tau", "phi", "chi", "psi", "omega",
-}
-# fmt: on
 
 
 @dataclass(frozen=True)
@@ -42,6 +36,12 @@ class Box:
     values: tuple[Value, ...]
     sources: tuple[int, ...]
     label: str = ""
+
+    @property
+    def role(self) -> str:
+        """What makes the output: the role of an operation, or input, state or affine."""
+        row = OPERATIONS.get(self.op)
+        return self.op if row is None else row.role
 
     @property
     def op(self) -> str:
@@ -68,7 +68,7 @@ class Diagram:
 def diagram(graph: Graph) -> Diagram:
     """The boxes of a graph: states and input first, then operations, then the new states."""
     inside = _absorbed(graph)
-    names = _names(graph)
+    names = {node: _label(name) for node, name in Notation.of(graph).names.items()}
     boxes: list[Box] = []
     place: dict[Value, int] = {}
     for state in graph.states:
@@ -86,31 +86,13 @@ def diagram(graph: Graph) -> Diagram:
     return Diagram(tuple(boxes))
 
 
-def symbol(name: str, time: str = "") -> str:
-    """A name of the equations as mathtext; a time joins the subscript.
-
-    >>> symbol("W_f"), symbol("h", "t"), symbol("forget_gate")
-    ('W_{f}', 'h_{t}', '\\\\mathrm{forget}_{\\\\mathrm{gate}}')
-    """
-    base, _, index = name.strip("_").partition("_")
-    below = ",".join(filter(None, (_word(index), time)))
-    return (_word(base) or r"\_") + (f"_{{{below}}}" if below else "")
-
-
-def _word(word: str) -> str:
-    if word in _GREEK:
-        return rf"\{word}"
-    letters = word.replace("_", r"\_")
-    return letters if len(word) <= 1 or word.isdigit() else rf"\mathrm{{{letters}}}"
-
-
 def _absorbed(graph: Graph) -> Mapping[Value, Value]:
     """Operations that stand in the box of the activation they feed: operation -> activation."""
     uses = Counter(a for node in graph.nodes for a in node.args)
     uses.update(graph.results)
     inside: dict[Value, Value] = {}
     for node in graph.nodes:
-        if node.op in ACTIVATIONS:
+        if is_function(node.op):
             inner = _learned_sum(node.args[0], uses)
             inside.update(dict.fromkeys(inner or (), node))
     return inside
@@ -147,14 +129,14 @@ def _box(
     values = (*(v for v in graph.nodes if inside.get(v) is node), node)
     operands = [a for v in values for a in v.args if a not in values]
     sources = tuple(place[a] for a in operands if a.op not in _LEAVES)
-    if node.op not in _OPERATIONS:  # h * h needs both wires; a map takes h once
+    if is_function(node.op) or node.op == "affine":  # h * h needs both wires; a map takes h once
         sources = tuple(dict.fromkeys(sources))
     # The name of a new state stands where it leaves the unit; a gate that is a state has both.
-    is_gate = node.op in ACTIVATIONS and any(node in v.args for v in graph.nodes)
+    is_gate = is_function(node.op) and any(node in v.args for v in graph.nodes)
     label = names.get(node, "") if is_gate or node not in graph.results else ""
-    if node.op in ACTIVATIONS:
+    if is_function(node.op):
         parameters = _parameters(graph, values)
-        return Box("activation", ACTIVATIONS[node.op], parameters, values, sources, label)
+        return Box("activation", OPERATIONS[node.op].sign, parameters, values, sources, label)
     if node.op == "affine":
         return Box("map", "", _parameters(graph, values), values, sources, label)
     return Box("operation", _operation(node), (), values, sources, label)
@@ -164,25 +146,16 @@ def _parameters(graph: Graph, values: tuple[Value, ...]) -> tuple[str, ...]:
     """Matrices, then peepholes, then biases: W_f, p_f, b_f."""
     maps = [graph.maps[v] for v in values if v in graph.maps]
     leaves = [a for v in values for a in v.args if a.op in _LEAVES]
-    biases = [symbol(m.bias.rpartition(".")[0]) for m in maps if m.bias]
     return (
-        *(symbol(_matrix(m)) for m in maps),
+        *(symbol(matrix_name(m)) for m in maps),
         *(_leaf(a) for a in leaves),
-        *(f"b_{{{index}}}" for index in biases),
+        *(symbol(bias) for m in maps if (bias := bias_name(m))),
     )
-
-
-def _matrix(used: Map) -> str:
-    """The name of a map's matrix: W of more than one vector and of the input, U of h alone."""
-    letter, line, index = used.name.partition("_")
-    if letter == "W" and len(used.operands) == 1:
-        letter = used.weights[0].rpartition(".")[2]
-    return f"{letter}{line}{index}"
 
 
 def _operation(node: Value) -> str:
     """The text of a pointwise operation; a learned vector or a number stands where it is used."""
-    sign = _OPERATIONS[node.op]
+    sign = OPERATIONS[node.op].sign
     leaves = [_leaf(a) if a.op in _LEAVES else "" for a in node.args]
     if not any(leaves):
         return sign
@@ -199,27 +172,6 @@ def _leaf(value: Value) -> str:
     return symbol(value.name) if value.op == "vector" else f"{value.number:.4g}"
 
 
-def _names(graph: Graph) -> Mapping[Value, str]:
-    """The names of values as mathtext; a candidate for the state h is the paper's h with a tilde.
-
-    A name that means two values, or that of a state for another value, would mislead.
-    """
-    claims = Counter(graph.names.values())
-    new = dict(zip(graph.results, graph.unit.states, strict=True))
-    taken = {graph.input.name, *graph.unit.states}
-    texts: dict[Value, str] = {}
-    for value, name in graph.names.items():
-        if name == "candidate":
-            nearest = min(new, key=lambda result: _distance(value, result))
-            texts[value] = rf"\tilde{{{symbol(new[nearest])}}}"
-        elif claims[name] == 1 and (name not in taken or new.get(value) == name):
-            texts[value] = symbol(name)
-    return texts
-
-
-def _distance(value: Value, result: Value) -> float:
-    """Operations between a value and a result that is computed from it."""
-    front, steps = {result}, 0
-    while front and value not in front:
-        front, steps = {a for node in front for a in node.args}, steps + 1
-    return steps if front else float("inf")
+def _label(name: Name) -> str:
+    """A name as mathtext; a candidate for the state h is the paper's h with a tilde."""
+    return symbol(name.word, tilde=name.candidate)

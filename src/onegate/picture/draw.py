@@ -54,7 +54,7 @@ _HEAD = 38.0  # room for the two lines of the title
 
 @dataclass(frozen=True)
 class Theme:
-    """Colours. fills and lines are by operation; a wire has the colour of what it carries."""
+    """Colours. fills and lines are by role; a wire has the colour of what it carries."""
 
     paper: str
     ink: str
@@ -67,9 +67,9 @@ LIGHT = Theme(
     paper="#ffffff",
     ink="#1f2933",
     faint="#66717d",
-    fills={"sigmoid": "#dbe8fa", "tanh": "#fde4cf", "relu": "#fde4cf", "affine": "#e6e3f4"},
+    fills={"gate": "#dbe8fa", "activation": "#fde4cf", "affine": "#e6e3f4"},
     lines={
-        "sigmoid": "#1f62b5", "tanh": "#b8540c", "relu": "#b8540c", "affine": "#5b4aa2",
+        "gate": "#1f62b5", "activation": "#b8540c", "affine": "#5b4aa2",
         "input": "#2a7d4f",
     },
 )  # fmt: skip
@@ -77,9 +77,9 @@ DARK = Theme(
     paper="#14181d",
     ink="#e6eaee",
     faint="#9aa5b1",
-    fills={"sigmoid": "#1f3a5f", "tanh": "#573214", "relu": "#573214", "affine": "#352d5c"},
+    fills={"gate": "#1f3a5f", "activation": "#573214", "affine": "#352d5c"},
     lines={
-        "sigmoid": "#74b0f4", "tanh": "#f3a465", "relu": "#f3a465", "affine": "#b0a2ee",
+        "gate": "#74b0f4", "activation": "#f3a465", "affine": "#b0a2ee",
         "input": "#6cc795",
     },
 )  # fmt: skip
@@ -274,7 +274,7 @@ class _Painter:
             result = [b for b in self.boxes if b.kind == "result"][source]
             made = self.boxes[result.sources[0]]
             box = made if made.label else box
-        return self.theme.lines.get(box.op, self.theme.ink)
+        return self.theme.lines.get(box.role, self.theme.ink)
 
     def _net(self, source: int) -> None:
         """The wires of one box, from fork to fork, so that common parts are painted once."""
@@ -316,7 +316,7 @@ class _Painter:
     def _box(self, box: Box, place: Rectangle) -> None:
         theme = self.theme
         x, y = self._at(place.middle)
-        colour = theme.lines.get(box.op, theme.ink)
+        colour = theme.lines.get(box.role, theme.ink)
         if box.kind in ("state", "input", "result"):
             self._text((x, y + 4.5), f"${box.text}$", _TEXT, colour)
             return
@@ -325,7 +325,7 @@ class _Painter:
             FancyBboxPatch(
                 (left, top), place.right - place.left, place.bottom - place.top,
                 boxstyle="round,pad=0,rounding_size=5", lw=1.2, zorder=5,
-                fc=theme.fills.get(box.op, theme.paper), ec=colour,
+                fc=theme.fills.get(box.role, theme.paper), ec=colour,
             )
         )  # fmt: skip
         if box.parameters and box.text:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
@@ -17,7 +16,8 @@ from onegate.export.latex import expression
 from onegate.language import Graph, Value
 from onegate.nn.cells import States
 from onegate.nn.layers import Recurrent
-from onegate.picture.diagram import ACTIVATIONS
+from onegate.notation import Notation
+from onegate.ops import is_function
 from onegate.properties import Polynomial, kept
 
 
@@ -209,20 +209,15 @@ def named_values(graph: Graph) -> dict[str, Value]:
 
     A local name that means several values, or the name of a state for another value, is no name.
     """
-    claims = Counter(graph.names.values())
-    taken = {graph.input.name, *graph.unit.states}
-    names = {
-        node: name for node, name in graph.names.items() if claims[name] == 1 and name not in taken
-    }
-    new = dict(zip(graph.unit.states, graph.results, strict=True))
+    names = Notation.of(graph).names
     found: dict[str, Value] = {}
     for node in graph.nodes:
-        states = [state for state, result in new.items() if result is node]
-        if states:
-            found |= dict.fromkeys(states, node)
-        elif node in names and node.op != "vector":
-            found[names[node]] = node
-        elif node.op in ACTIVATIONS:
+        new = [s.name for s, r in zip(graph.states, graph.results, strict=True) if r is node]
+        if new:
+            found |= dict.fromkeys(new, node)
+        elif node in names:
+            found[names[node].local] = node
+        elif is_function(node.op):
             found[expression(graph, node)] = node
     return found
 

@@ -391,14 +391,14 @@ class TestTheComparisonBites:
     ) -> None:
         """Forward and backward, consistently: a unit of its own, but not this one."""
 
-        def swapped(self: Any, left: Any, right: Any, make: Any = code.Builder._lerp) -> Any:
+        def swapped(self: Any, left: Any, right: Any, make: Any = code.StepBuilder._lerp) -> Any:
             mix = make(self, left, right)
             if mix is None:
                 return None
             gate, a, b = mix.args
-            return self._make("lerp", (gate, b, a), mix.size)
+            return self.make("lerp", (gate, b, a), mix.size)
 
-        monkeypatch.setattr(code.Builder, "_lerp", swapped)
+        monkeypatch.setattr(code.StepBuilder, "_lerp", swapped)
         monkeypatch.setattr(programs, "program", program.__wrapped__)
         with pytest.raises(AssertionError, match="out is off by"):
             check(self.case.problem("mgu", DTYPES[dtype]))

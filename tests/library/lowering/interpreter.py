@@ -2,34 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 
 import torch
 from torch import Tensor
 
-from onegate.lowering.code import OPCODES
 from onegate.lowering.program import SPACES
+from onegate.ops import OPERATIONS
 
-OPERATIONS: Final[dict[str, Callable[..., Tensor]]] = {
-    "copy": lambda a: a,
-    "add": lambda a, b: a + b,
-    "sub": lambda a, b: a - b,
-    "mul": lambda a, b: a * b,
-    "neg": lambda a: -a,
-    "sigmoid": torch.sigmoid,
-    "tanh": torch.tanh,
-    "relu": torch.relu,
-    "lerp": lambda g, a, b: a + g * (b - a),
-    "muladd": lambda a, b, c: a * b + c,
-    "mulsub": lambda a, b, c: a * b - c,
-    "negmuladd": lambda a, b, c: c - a * b,
-    "dsigmoid": lambda g, s: g * s * (1 - s),
-    "dtanh": lambda g, y: g * (1 - y * y),
-    "drelu": lambda g, y: torch.where(y > 0, g, 0.0),
-}
-_NAMES: Final = {code: name for name, code in OPCODES.items()}
+_NAMES: Final = {row.opcode: name for name, row in OPERATIONS.items()}
 
 Place = tuple[str, int]
 
@@ -179,5 +162,5 @@ class Machine:
                 if op == "reduce":
                     sums[dst] = sums.get(dst, 0.0) + args[0].sum(0)
                 else:
-                    places[step.slots[dst][:2]] = OPERATIONS[op](*args)
+                    places[step.slots[dst][:2]] = OPERATIONS[op].compute(*args)
         return sums

@@ -7,8 +7,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from onegate.language import Affine, Graph, Unit, Vector, relu, sigmoid, tanh
-from onegate.lowering.code import Term, in_order
+from onegate.language import Affine, Graph, Unit, Value, Vector, in_order, relu, sigmoid, tanh
 from onegate.lowering.differentiate import StepCode, step_code
 from onegate.tracing import trace
 from onegate.units import UNITS
@@ -19,7 +18,7 @@ def of(name: str) -> tuple[Graph, StepCode]:
     return graph, step_code(graph)
 
 
-def backward_terms(code: StepCode) -> list[Term]:
+def backward_terms(code: StepCode) -> list[Value]:
     roots = [t for t in (*code.grads, code.grad_input) if t is not None]
     roots += [t for _, t in code.grad_vectors]
     for each in code.maps:

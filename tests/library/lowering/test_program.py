@@ -13,9 +13,10 @@ from torch import Tensor
 from onegate.export.latex import equations
 from onegate.language import Graph, Value
 from onegate.lowering.program import Pointwise, Product, Program, program
+from onegate.ops import OPERATIONS
 from onegate.tracing import trace
 from onegate.units import UNITS
-from tests.library.lowering.interpreter import OPERATIONS, Machine
+from tests.library.lowering.interpreter import Machine
 from tests.library.random_units import Sketch, sketches
 
 ROWS = 3
@@ -42,7 +43,7 @@ def step(
             for key, arg in zip(used.weights, args, strict=True):
                 values[node] = values[node] + arg @ parameters[key].T
         elif node.op in OPERATIONS:
-            values[node] = OPERATIONS[node.op](*args)
+            values[node] = OPERATIONS[node.op].compute(*args)
     return [values[result] for result in graph.results]
 
 

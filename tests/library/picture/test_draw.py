@@ -159,10 +159,10 @@ def test_highways_of_a_line_of_units_are_level() -> None:
     figure = drawn("gru", "lstm", "lstm_coupled", "mgu")
     at = {
         state: [text.get_position() for text in figure.axes[0].texts if text.get_text() == state]
-        for state in ("$h_{t}$", "$c_{t}$")
+        for state in ("$h_t$", "$c_t$")
     }
-    gru, lstm = at["$h_{t}$"][0], at["$c_{t}$"][0]
-    coupled, mgu = at["$c_{t}$"][1], at["$h_{t}$"][-1]
+    gru, lstm = at["$h_t$"][0], at["$c_t$"][0]
+    coupled, mgu = at["$c_t$"][1], at["$h_t$"][-1]
     assert gru[1] == pytest.approx(lstm[1])
     assert coupled[1] == pytest.approx(mgu[1])
     assert gru[0] < lstm[0]
@@ -239,7 +239,7 @@ def test_png_is_a_picture_with_its_colours(tmp_path: Path) -> None:
     assert pixels.shape[1] > 600
     colours = np.unique(pixels[..., :3].reshape(-1, 3), axis=0).tolist()
     found = {to_hex((red, green, blue)) for red, green, blue in colours}
-    assert {LIGHT.paper, LIGHT.fills["sigmoid"], LIGHT.fills["tanh"], LIGHT.ink} <= found
+    assert {LIGHT.paper, LIGHT.fills["gate"], LIGHT.fills["activation"], LIGHT.ink} <= found
 
 
 def test_a_failure_leaves_the_old_file_and_nothing_else(

@@ -17,6 +17,7 @@ from onegate.lab.inside.measures import PassMeasures
 from onegate.lab.inside.plots import pass_label
 from onegate.lab.pages import canvas
 from onegate.lab.pages.figures import Figure, Row, finished
+from onegate.ops import is_gate
 from onegate.probe.traces import Pass, named_values
 from onegate.properties import gates
 
@@ -46,7 +47,7 @@ def shown_values(one: Pass, *others: Pass) -> list[Shown]:
     found = []
     for name, node in named_values(one.graph).items():
         if node in wanted or name.isidentifier():
-            gate = node.op == "sigmoid"
+            gate = is_gate(node.op)
             most = _rounded_up(max(_largest(each, name) for each in (one, *others)))
             found.append(Shown(name, gate, 0.0 if gate else -most, most))
     return found
