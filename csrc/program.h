@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-constexpr int64_t kFormat = 1;
+constexpr int64_t kFormat = 2;
 
 enum class Space : int32_t {
   kInput, kPrev, kNext, kKeep, kTemp, kChunk, kVector, kConstant, kGradNext, kGradPrev, kGradInput
@@ -14,9 +14,9 @@ constexpr int64_t kSpaces = 11;
 
 enum class Op : int32_t {
   kCopy, kAdd, kSub, kMul, kNeg, kSigmoid, kTanh, kRelu, kLerp, kMulAdd, kMulSub, kNegMulAdd,
-  kDSigmoid, kDTanh, kDRelu, kReduce
+  kRest, kDSigmoid, kDTanh, kDRelu, kReduce
 };
-constexpr int64_t kOps = 16;
+constexpr int64_t kOps = 17;
 
 struct Slot {
   Space space;
