@@ -112,6 +112,12 @@ int32_t og_format(void) { return static_cast<int32_t>(kFormat); }
 
 const char* og_instruction_set(void) { return engine().name; }
 
+const char* og_operation(int32_t opcode, int32_t* operands) {
+  if (opcode < 0 || opcode >= kOps) return nullptr;
+  if (operands != nullptr) *operands = kOperations[opcode].operands;
+  return kOperations[opcode].name;
+}
+
 og_program* og_program_new(const int64_t* code, int64_t length, const double* constants,
                            int64_t constant_count, char* message, int64_t size) {
   std::string error;

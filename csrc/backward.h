@@ -51,7 +51,7 @@ template <class T> class Backward : Pass<T> {
     }
     for (const Stage& stage : code_.stages)
       for (const Instruction& i : stage.run)
-        if (i.op == Op::kReduce) reduced_.push_back(i.dst);
+        if (i.op == Op::reduce) reduced_.push_back(i.dst);
   }
 
   void layout(Carver& carver) {

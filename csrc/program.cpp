@@ -38,18 +38,6 @@ class Reader {
   int64_t at_ = 0;
 };
 
-int arity(Op op) {
-  switch (op) {
-    case Op::kCopy: case Op::kNeg: case Op::kSigmoid: case Op::kTanh: case Op::kRelu:
-    case Op::kReduce:
-      return 1;
-    case Op::kLerp: case Op::kMulAdd: case Op::kMulSub: case Op::kNegMulAdd:
-      return 3;
-    default:
-      return 2;
-  }
-}
-
 class Checker {
  public:
   Checker(const og_program& p, Code& code, bool backward)
@@ -171,7 +159,7 @@ class Checker {
     for (int64_t i = 0; i < count; ++i) {
       Instruction step{};
       step.op = static_cast<Op>(in.next("an opcode", 0, kOps - 1));
-      const bool reduce = step.op == Op::kReduce;
+      const bool reduce = step.op == Op::reduce;
       if (reduce) {
         require_backward("a reduction");
         step.dst = static_cast<int32_t>(in.next(
@@ -179,7 +167,7 @@ class Checker {
       } else {
         step.dst = writable(in, "a result");
       }
-      const int used = arity(step.op);
+      const int used = kOperations[static_cast<int>(step.op)].operands;
       for (int a = 0; a < 3; ++a)
         step.args[a] = a < used ? readable(in, "an operand")
                                 : static_cast<int32_t>(in.next("an unused operand", -1, -1));

@@ -5,18 +5,35 @@
 #include <string>
 #include <vector>
 
-constexpr int64_t kFormat = 1;
+#include "operations.h"
+
+constexpr int64_t kFormat = 2;
 
 enum class Space : int32_t {
   kInput, kPrev, kNext, kKeep, kTemp, kChunk, kVector, kConstant, kGradNext, kGradPrev, kGradInput
 };
 constexpr int64_t kSpaces = 11;
 
-enum class Op : int32_t {
-  kCopy, kAdd, kSub, kMul, kNeg, kSigmoid, kTanh, kRelu, kLerp, kMulAdd, kMulSub, kNegMulAdd,
-  kDSigmoid, kDTanh, kDRelu, kReduce
+#define OG_NUMBER(code, name, operands, value) name = code,
+enum class Op : int32_t { OG_OPERATIONS(OG_NUMBER) };
+#undef OG_NUMBER
+
+struct Operation {
+  int32_t opcode;
+  const char* name;
+  int32_t operands;
 };
-constexpr int64_t kOps = 16;
+#define OG_ROW(code, name, operands, value) {code, #name, operands},
+constexpr Operation kOperations[] = {OG_OPERATIONS(OG_ROW)};
+#undef OG_ROW
+constexpr int64_t kOps = sizeof kOperations / sizeof kOperations[0];
+
+constexpr bool numbered_in_order() {
+  for (int32_t i = 0; i < kOps; ++i)
+    if (kOperations[i].opcode != i) return false;
+  return true;
+}
+static_assert(numbered_in_order(), "operations.h lists opcodes from 0 up");
 
 struct Slot {
   Space space;

@@ -15,6 +15,7 @@ from pathlib import Path
 
 import onegate
 from onegate.lowering.program import FORMAT, Program
+from onegate.ops import OPERATIONS
 
 FILE = "onegate_native.so"
 _MESSAGE_BYTES = 512
@@ -108,13 +109,35 @@ def library() -> Library:
         return Library(path, f"the native engine does not load: {error}", None)
     if functions.og_format() != FORMAT:
         return Library(path, f"{path} is of another version of onegate: install again", None)
+    if (different := _differing_operation(functions)) is not None:
+        return Library(path, f"{path} {different}: install again", None)
     return Library(path, None, functions)
+
+
+def _differing_operation(functions: ctypes.CDLL) -> str | None:
+    """Where the library's operations are not those of `onegate.ops`."""
+    ours = {row.opcode: (name, row.arity) for name, row in OPERATIONS.items()}
+    theirs: dict[int, tuple[str, int]] = {}
+    operands = ctypes.c_int32()
+    while (name := functions.og_operation(len(theirs), ctypes.byref(operands))) is not None:
+        theirs[len(theirs)] = name.decode(), operands.value
+    for opcode in sorted(ours.keys() | theirs.keys()):
+        here, there = ours.get(opcode), theirs.get(opcode)
+        if here != there:
+            return f"has {_shown(there)} as operation {opcode}, onegate.ops has {_shown(here)}"
+    return None
+
+
+def _shown(operation: tuple[str, int] | None) -> str:
+    return "nothing" if operation is None else f"{operation[0]} of {operation[1]}"
 
 
 def _declare(functions: ctypes.CDLL) -> None:
     pointer, size, text = ctypes.c_void_p, ctypes.c_int64, ctypes.c_char_p
     functions.og_format.restype = ctypes.c_int32
     functions.og_instruction_set.restype = text
+    functions.og_operation.restype = text
+    functions.og_operation.argtypes = [ctypes.c_int32, ctypes.POINTER(ctypes.c_int32)]
     functions.og_program_new.restype = pointer
     functions.og_program_new.argtypes = [pointer, size, pointer, size, text, size]
     functions.og_program_free.restype = None
