@@ -149,9 +149,9 @@ class Cell(Weights):
             get(unit, **unit_options),
             arguments.positive("input_size", input_size),
             arguments.positive("hidden_size", hidden_size),
-            bool(bias),
+            arguments.has_bias(bias),
         )
-        super().__init__(graph, device, dtype)
+        super().__init__(graph, device, arguments.dtype(dtype))
         self.engine = arguments.engine(engine)
         self.init = init
         self._sizes = {state.name: state.size or 0 for state in graph.states}

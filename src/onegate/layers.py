@@ -19,7 +19,7 @@ from onegate import init as initial
 from onegate.cells import Device, States, Weights
 from onegate.engines.choice import NOT_RUN, Choice, Run, choose, runner
 from onegate.engines.direction import Direction
-from onegate.expressions import Unit
+from onegate.expressions import Unit, flag
 from onegate.tracing import trace
 from onegate.units import get
 
@@ -71,18 +71,19 @@ class Recurrent(nn.Module):
         self.input_size = arguments.positive("input_size", input_size)
         self.hidden_size = arguments.positive("hidden_size", hidden_size)
         self.num_layers = arguments.positive("num_layers", num_layers)
-        self.bias = bool(bias)
-        self.batch_first = bool(batch_first)
+        self.bias = arguments.has_bias(bias)
+        self.batch_first = flag("batch_first", batch_first)
         self.dropout = arguments.probability("dropout", dropout)
-        self.bidirectional = bool(bidirectional)
+        self.bidirectional = flag("bidirectional", bidirectional)
         self.engine = arguments.engine(engine)
-        self.learn_initial_state = bool(learn_initial_state)
+        self.learn_initial_state = flag("learn_initial_state", learn_initial_state)
         self.init = init
         if self.dropout and self.num_layers == 1:
             warnings.warn(
                 f"dropout={self.dropout} acts between layers, and num_layers is 1", stacklevel=2
             )
-        self._axes = "BT" if batch_first else "TB"
+        dtype = arguments.dtype(dtype)
+        self._axes = "BT" if self.batch_first else "TB"
         self._choice = NOT_RUN
         self._stand_in: Run | None = None
         self._names: list[list[str]] = []  # of the submodules, by layer and direction
