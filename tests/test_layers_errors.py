@@ -360,6 +360,16 @@ class TestStateDicts:
         with pytest.raises(RuntimeError, match=r"Unexpected key\(s\) in state_dict: \"l0\.f\.U\""):
             gru.load_state_dict(onegate.MGU(D, N).state_dict())
 
+    @pytest.mark.parametrize("strict", [True, False])
+    def test_those_of_torch(self, gru: onegate.GRU, strict: bool) -> None:
+        model, theirs = torch.nn.Sequential(gru), torch.nn.Sequential(torch.nn.GRU(D, N))
+        message = (
+            "0.weight_ih_l0 is a weight of torch.nn's layers; load the state dict into torch's "
+            "layer, and convert that with onegate.from_torch"
+        )
+        with pytest.raises(RuntimeError, match=re.escape(message)):
+            model.load_state_dict(theirs.state_dict(), strict)
+
     def test_sizes_are_named(self, gru: onegate.GRU) -> None:
         with pytest.raises(RuntimeError, match=r"size mismatch for l0\.z\.U: .*\[8, 8\].*\[6, 6\]"):
             gru.load_state_dict(onegate.GRU(D, 8).state_dict())

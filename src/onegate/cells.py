@@ -6,6 +6,9 @@ from typing import Any, TypeAlias, cast
 
 import torch
 from torch import Tensor, nn
+from torch.nn.utils.prune import BasePruningMethod
+from torch.nn.utils.spectral_norm import SpectralNorm
+from torch.nn.utils.weight_norm import WeightNorm
 
 from onegate import arguments
 from onegate import init as initial
@@ -17,6 +20,13 @@ from onegate.units import get
 
 States: TypeAlias = Tensor | tuple[Tensor, ...]
 Device: TypeAlias = torch.device | str | int | None
+
+
+def compute_weights(module: nn.Module) -> None:
+    """Computes anew those weights that hooks of torch.nn.utils compute before each call."""
+    for hook in module._forward_pre_hooks.values():
+        if isinstance(hook, (WeightNorm, SpectralNorm, BasePruningMethod)):
+            hook(module, ())
 
 
 class Map(nn.Module):
@@ -102,7 +112,10 @@ class Weights(nn.Module):
         assert owner is not None
         # The plain case at a tenth of getattr's cost; a parametrised weight is a property.
         value = owner._parameters.get(name)
-        return cast(Tensor, getattr(owner, name)) if value is None else value
+        if value is not None:
+            return value
+        compute_weights(owner)  # as a call of it would, but maps are not called
+        return cast(Tensor, getattr(owner, name))
 
     def initial_states(self) -> tuple[Tensor, ...]:
         """The learned initial states, each (its size,); none if they are not learned."""

@@ -234,6 +234,15 @@ class Recurrent(nn.Module):
         modules = self._modules
         return [[cast(Weights, modules[name]) for name in names] for names in self._names]
 
+    def _load_from_state_dict(self, state_dict: Any, prefix: str, *others: Any) -> None:
+        if f"{prefix}weight_ih_l0" in state_dict:
+            messages = others[-1]
+            messages.append(
+                f"{prefix}weight_ih_l0 is a weight of torch.nn's layers; load the state dict into "
+                "torch's layer, and convert that with onegate.from_torch"
+            )
+        super()._load_from_state_dict(state_dict, prefix, *others)
+
     def extra_repr(self) -> str:
         """The arguments that are not the defaults."""
         shown = [str(self.input_size), str(self.hidden_size)]
