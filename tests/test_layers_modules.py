@@ -230,6 +230,8 @@ def test_parametrised_weights() -> None:
     before = layer(x)[0]
     before.sum().backward()
     assert parametrize.is_parametrized(place, "U")
+    with pytest.raises(ValueError, match=r"f\.U is computed from other parameters, .* end that"):
+        layer.reset_parameters()
     parametrize.remove_parametrizations(place, "U")
     torch.testing.assert_close(layer(x)[0], before)
 

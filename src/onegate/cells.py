@@ -91,7 +91,14 @@ class Weights(nn.Module):
 
     def initialise(self, init: Any) -> None:
         """Draws new values; initial states become zero."""
-        initial.initialise(self.graph, self.tensors(), init)
+        tensors = self.tensors()
+        for key, tensor in tensors.items():
+            if not isinstance(tensor, nn.Parameter):
+                raise ValueError(
+                    f"{key} is computed from other parameters, as by parametrize, weight_norm or "
+                    "prune of torch.nn.utils, and cannot be drawn anew; end that first"
+                )
+        initial.initialise(self.graph, tensors, init)
         with torch.no_grad():
             for state in self.initial_states():
                 state.zero_()
