@@ -77,7 +77,7 @@ class TestFlags:
         with refused(TypeError, f"{flag} is {bad!r}, expected True or False"):
             onegate.MGU(2, 3, **{flag: bad})
 
-    @pytest.mark.parametrize("bad", [0, 1, 1.0, None, [], torch.tensor(True)])
+    @pytest.mark.parametrize("bad", [0, 1, 1.0, None, [], "no", torch.tensor(True)])
     def test_of_cells(self, bad: Any) -> None:
         with refused(TypeError, f"bias is {bad!r}, expected True or False"):
             onegate.MGUCell(2, 3, bad)
@@ -105,6 +105,11 @@ class TestFlags:
         assert torch.nn.RNN(5, 7, 1, "relu").nonlinearity == "relu"
         with refused(TypeError, message):
             place(5, 7, 1, "relu")
+
+    def test_the_nonlinearity_of_torchs_cell_by_place(self) -> None:
+        assert torch.nn.RNNCell(5, 7, True, "relu").nonlinearity == "relu"
+        with refused(TypeError, "device is 'relu', expected a device of torch; the nonlinearity"):
+            onegate.SimpleRNNCell(5, 7, True, "relu")
 
     def test_of_the_language(self) -> None:
         with refused(TypeError, "Affine: bias is 'h', expected True or False"):

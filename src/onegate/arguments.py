@@ -34,13 +34,23 @@ def probability(name: str, value: Any) -> float:
 
 def has_bias(value: Any) -> bool:
     """`value`, if it is True or False; it stands where torch.nn.RNN has its nonlinearity."""
-    if isinstance(value, str):
+    _refuse_nonlinearity("bias", value, "True or False")
+    return expressions.flag("bias", value)
+
+
+def cell_device(value: Any) -> Any:
+    """`value`; it stands where torch.nn.RNNCell has its nonlinearity."""
+    _refuse_nonlinearity("device", value, "a device of torch")
+    return value
+
+
+def _refuse_nonlinearity(name: str, value: Any, expected: str) -> None:
+    if isinstance(value, str) and value in ("tanh", "relu"):
         raise TypeError(
-            f"bias is {value!r}, expected True or False; the nonlinearity of torch.nn.RNN is not "
-            "an argument here: onegate.SimpleRNN computes tanh, and "
+            f"{name} is {value!r}, expected {expected}; the nonlinearity of torch.nn.RNN is not an "
+            "argument here: onegate.SimpleRNN computes tanh, and "
             'onegate.IRNN(..., init="uniform") relu'
         )
-    return expressions.flag("bias", value)
 
 
 def dtype(value: Any) -> torch.dtype | None:

@@ -171,7 +171,7 @@ class Cell(Weights):
             arguments.positive("hidden_size", hidden_size),
             arguments.has_bias(bias),
         )
-        super().__init__(graph, device, arguments.dtype(dtype))
+        super().__init__(graph, arguments.cell_device(device), arguments.dtype(dtype))
         self.engine = arguments.engine(engine)
         self.init = init
         self._sizes = {state.name: state.size or 0 for state in graph.states}
