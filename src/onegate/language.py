@@ -18,10 +18,14 @@ from __future__ import annotations
 
 import copy
 import functools
-from collections.abc import Iterable, Mapping
+import math
+import numbers
+import operator
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, fields
 from typing import Any, ClassVar, NoReturn, Protocol, Self, dataclass_transform
 
+import numpy as np
 import torch
 
 from onegate import ops
@@ -51,6 +55,36 @@ LANGUAGE = f"+ - *, unary minus, {', '.join(sorted(ops.__all__))}, affine maps, 
 
 class UnitError(ValueError):
     """A unit's equations do not fit together."""
+
+
+def flag(name: str, value: Any) -> bool:
+    """`value`, if it is True or False, also NumPy's; 0 and 1 are not, as in torch.nn.GRU."""
+    if isinstance(value, (bool, np.bool_)):
+        return bool(value)
+    raise TypeError(f"{name} is {value!r}, expected True or False")
+
+
+def whole(name: str, value: Any) -> int:
+    """`value` as an int, if it is a whole number, also NumPy's."""
+    if not isinstance(value, bool) and getattr(value, "dtype", None) != torch.bool:
+        try:
+            return operator.index(value)
+        except TypeError:
+            pass
+    raise TypeError(f"{name} is {value!r}, expected a whole number")
+
+
+def is_number(value: Any) -> bool:
+    """Whether `value` is a finite real number, also NumPy's; True and False are not."""
+    is_real = not isinstance(value, bool) and isinstance(value, numbers.Real)
+    return is_real and math.isfinite(value)
+
+
+def number(name: str, value: Any) -> float:
+    """`value` as a float, or as the int that it is, if it is a finite number, also NumPy's."""
+    if is_number(value):
+        return value if isinstance(value, int) else float(value)
+    raise TypeError(f"{name} is {value!r}, expected a number")
 
 
 class Value:
@@ -211,7 +245,7 @@ class Affine(_Declared):
 
     def __init__(self, like: str | None = None, bias: bool = True) -> None:
         super().__init__(like)
-        self.bias = bias
+        self.bias = flag("Affine: bias", bias)
 
     def __get__(self, unit: Unit | None, owner: type) -> Any:
         return self if unit is None else _AppliedMap(self, unit)
@@ -226,6 +260,14 @@ class Fit(Affine):
 
     def __init__(self, like: str | None = None) -> None:
         super().__init__(like, bias=False)
+
+
+# By annotation, which is a string where annotations are not evaluated.
+_OF_TYPE: Mapping[object, Callable[[str, Any], Any]] = {
+    "bool": flag,
+    "int": whole,
+    "float": number,
+}
 
 
 class _AppliedMap:
@@ -263,6 +305,18 @@ class Unit:
 
     def __init_subclass__(cls) -> None:
         dataclass(frozen=True)(cls)
+
+    def __post_init__(self) -> None:
+        """Refuses options that are not of the type they are annotated with."""
+        for option in fields(self):
+            check = _OF_TYPE.get(getattr(option.type, "__name__", option.type))
+            if check is None:
+                continue
+            try:
+                value = check(f"{self.name}: {option.name}", getattr(self, option.name))
+            except TypeError as error:
+                raise UnitError(str(error)) from None
+            object.__setattr__(self, option.name, value)
 
     def step(self, x: Any, *states: Any) -> Any:
         """One step: the input and the states before it -> the states after it."""

@@ -51,6 +51,9 @@ class _Trace(Builder):
         sizes = unit.state_sizes(hidden_size)
         if not unit.states or set(sizes) != set(unit.states):
             raise UnitError(f"{unit.name}: states are {unit.states}, sizes are for {tuple(sizes)}")
+        for name, size in sizes.items():
+            if language.whole(f"{unit.name}: the size of {name}", size) < 1:
+                raise UnitError(f"{unit.name}: the size of {name} is {size}, expected 1 or more")
         self.states = tuple(self.make("state", (), sizes[s], s) for s in unit.states)
 
     def value(self, v: Any) -> Value:

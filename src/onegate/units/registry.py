@@ -48,8 +48,12 @@ def get(unit: str | Unit | type[Unit], **options: Any) -> Unit:
             hint = f"did you mean {near[0]!r}?" if near else f"known: {', '.join(UNITS)}"
             raise UnitError(f"no unit is called {unit!r}; {hint}")
         unit = UNITS[unit]
-    elif isinstance(unit, type):
+    elif isinstance(unit, type) and issubclass(unit, Unit):
         unit = unit()
+    if not isinstance(unit, Unit):
+        raise UnitError(
+            f"unit is {unit!r}, expected a name such as 'mgu', an onegate.Unit, or its class"
+        )
     known = [f.name for f in fields(unit)]
     for option in options:
         if option not in known:
