@@ -17,7 +17,8 @@ from onegate.engines.cpu.native import NativeProgram
 from onegate.engines.direction import Direction
 from onegate.language import Affine, Graph, Unit, relu, tanh
 from onegate.lowering import code
-from onegate.lowering.program import Code, Pointwise, Program, program
+from onegate.lowering.program import program
+from onegate.lowering.spec import Code, Pointwise, Program
 from onegate.tracing import trace
 from onegate.units import UNITS, get
 from tests.library.engines.agreement import Problem, assert_agree, check, evaluate, problem

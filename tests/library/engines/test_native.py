@@ -95,7 +95,7 @@ class Tensors:
     T, B = 2, 3
 
     def __init__(self) -> None:
-        shapes = MGU.graph.parameters.values()
+        shapes = MGU.parameters
         self.program = NativeProgram.of(MGU)
         self.x, self.start = torch.randn(self.T, self.B, D), torch.zeros(1, self.B, N)
         self.out, self.last = torch.zeros(self.T, self.B, N), torch.zeros(1, self.B, N)

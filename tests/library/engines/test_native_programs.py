@@ -1,4 +1,4 @@
-"""Malformed programs are refused with a message; none crashes the library."""
+"""Malformed programs are refused, in the same words by the specification and the native engine."""
 
 from __future__ import annotations
 
@@ -11,7 +11,8 @@ import hypothesis.strategies as st
 import pytest
 
 from onegate.engines.cpu.native import NativeError, NativeProgram
-from onegate.lowering.program import Code, MapSums, Pointwise, Product, Program, Slot, program
+from onegate.lowering.program import program
+from onegate.lowering.spec import Code, MapSums, Pointwise, Product, Program, ProgramError, Slot
 from onegate.tracing import trace
 from onegate.units import UNITS
 
@@ -21,14 +22,21 @@ PEEPHOLE = program(trace(UNITS["lstm_peephole"], D, N))
 
 
 def refusal(code: Sequence[int], constants: Sequence[float]) -> str:
-    """The message, empty if the program is taken."""
+    """The message, empty if the program is taken; both checkers must agree on it."""
+    said = ""
     try:
         NativeProgram(code, constants)
     except NativeError as error:
         said = str(error).removeprefix("the native engine refuses the program: ")
         assert said
-        return said
-    return ""
+    specified = ""
+    try:
+        taken = Program.decode(code, constants)
+        assert taken.encode() == list(code)
+    except ProgramError as error:
+        specified = str(error)
+    assert said == specified
+    return said
 
 
 @pytest.mark.parametrize("name", UNITS)

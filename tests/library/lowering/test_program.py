@@ -12,7 +12,8 @@ from torch import Tensor
 
 from onegate.export.latex import equations
 from onegate.language import Graph, Value
-from onegate.lowering.program import Pointwise, Product, Program, program
+from onegate.lowering.program import program
+from onegate.lowering.spec import Pointwise, Product, Program
 from onegate.ops import OPERATIONS
 from onegate.tracing import trace
 from onegate.units import UNITS
