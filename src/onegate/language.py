@@ -18,6 +18,7 @@ from __future__ import annotations
 
 import copy
 import functools
+import inspect
 import math
 import numbers
 import operator
@@ -87,6 +88,17 @@ def number(name: str, value: Any) -> float:
     raise TypeError(f"{name} is {value!r}, expected a number")
 
 
+def _not_in_the_language(what: str = "", instead: str = "") -> Callable[..., NoReturn]:
+    """A method that refuses an operator, and says what to write instead."""
+
+    def refuse(*_: object) -> NoReturn:
+        if what:
+            raise UnitError(f"{what} is not in the language; {instead}")
+        raise UnitError(f"unknown operation; the language has {LANGUAGE}")
+
+    return refuse
+
+
 class Value:
     """A vector in a step: an input, a state, a parameter, a number or the result of an operation.
 
@@ -98,7 +110,6 @@ class Value:
     """
 
     __slots__ = ("args", "builder", "init", "name", "number", "op", "size", "weights")
-    __array_ufunc__ = None
 
     def __init__(
         self,
@@ -146,17 +157,35 @@ class Value:
     def __neg__(self) -> Value:
         return self.builder.pointwise("neg", self)
 
-    def _unknown(self, *_: object) -> NoReturn:
-        raise UnitError(f"unknown operation; the language has {LANGUAGE}")
+    __truediv__ = __rtruediv__ = __floordiv__ = __mod__ = _not_in_the_language(
+        "division", "multiply by a number instead, such as 0.5 * h"
+    )
+    __pow__ = __rpow__ = _not_in_the_language("a power", "write a product instead, such as f * f")
+    __matmul__ = __rmatmul__ = _not_in_the_language(
+        "a matrix product", "declare a map in the class, W = Affine(), and write self.W[h]"
+    )
+    __lt__ = __gt__ = __le__ = __ge__ = __bool__ = _not_in_the_language(
+        "a branch on values",
+        "step is called once, for all steps; mix by a gate, such as (1 - f) * h + f * candidate",
+    )
+    __getitem__ = __iter__ = __len__ = __abs__ = __float__ = _not_in_the_language()
 
-    __truediv__ = __rtruediv__ = __pow__ = __rpow__ = __matmul__ = __rmatmul__ = _unknown
-    __mod__ = __floordiv__ = __lt__ = __gt__ = __le__ = __ge__ = __getitem__ = _unknown
-    __abs__ = __bool__ = __iter__ = __len__ = __float__ = _unknown
+    def __array_ufunc__(self, function: Any, _: str, *operands: Any, **__: Any) -> Value:
+        """NumPy's numbers are numbers; its functions are not those of the language."""
+        arithmetic = {"add": "add", "subtract": "sub", "multiply": "mul"}
+        if function.__name__ not in arithmetic:
+            _refuse_function("numpy", function.__name__)
+        return self.builder.pointwise(arithmetic[function.__name__], *operands)
 
     @classmethod
-    def __torch_function__(cls, func: Any, *_: object) -> NoReturn:
-        name = getattr(func, "__name__", func)
-        raise UnitError(f"unknown operation torch '{name}'; the language has {LANGUAGE}")
+    def __torch_function__(cls, function: Any, *_: object) -> NoReturn:
+        _refuse_function("torch", getattr(function, "__name__", str(function)))
+
+
+def _refuse_function(package: str, name: str) -> NoReturn:
+    if name in ops.__all__:
+        raise UnitError(f"{package}'s {name} cannot be derived from: use onegate.{name}")
+    raise UnitError(f"unknown operation {package} '{name}'; the language has {LANGUAGE}")
 
 
 class Builder:
@@ -286,6 +315,12 @@ class Vector(_Declared):
         return self if unit is None else unit._scope_of(self).vector(self)
 
 
+def _is_known(cls: type, name: str) -> bool:
+    """Whether an attribute is an annotated option, or means something for every unit."""
+    annotated = {key for base in cls.__mro__ for key in inspect.get_annotations(base)}
+    return name.startswith("_") or name in annotated
+
+
 @dataclass_transform(frozen_default=True)
 @dataclass(frozen=True)
 class Unit:
@@ -303,8 +338,20 @@ class Unit:
     # Initialisers by parameter, see onegate.nn.init; what is not named takes the layer's default.
     init: ClassVar[Mapping[str, Any]] = {}
 
-    def __init_subclass__(cls) -> None:
+    def __init_subclass__(cls, abstract: bool = False) -> None:
+        """Checks the class; abstract: it is a base of units and has no equations of its own."""
+        for name, value in list(vars(cls).items()):
+            if isinstance(value, (int, float, str)) and not _is_known(cls, name):
+                kind = type(value).__name__
+                raise UnitError(
+                    f"{cls.__name__}: {name} = {value!r} is no option without its type; write "
+                    f"{name}: {kind} = {value!r}, or _{name} for what is none"
+                )
         dataclass(frozen=True)(cls)
+        if not abstract:
+            from onegate.tracing import check  # which knows of units
+
+            check(cls)
 
     def __post_init__(self) -> None:
         """Refuses options that are not of the type they are annotated with."""
