@@ -57,6 +57,7 @@ class Host(ctypes.Structure):
 
 # Python handles signals in the main thread only; what a handler raises ends the run.
 _MAIN, _OTHER = Host.interpreter(signals=True), Host.interpreter(signals=False)
+_MAIN_PLACE, _OTHER_PLACE = ctypes.addressof(_MAIN), ctypes.addressof(_OTHER)
 
 
 class ForwardCall(ctypes.Structure):
@@ -200,7 +201,7 @@ class NativeProgram:
         if _forked:
             shared.threads = 1
         main = threading.get_ident() == threading.main_thread().ident
-        shared.host = ctypes.addressof(_MAIN if main else _OTHER)
+        shared.host = _MAIN_PLACE if main else _OTHER_PLACE
         message = _messages.buffer
         if function(ctypes.addressof(call), message, _MESSAGE_BYTES):
             raise NativeError(message.value.decode())
