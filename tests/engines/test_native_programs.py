@@ -258,7 +258,7 @@ def many_products(width: int) -> Program:
     made = program(trace(UNITS["mgu"], 1, width))
 
     def repeat(item: Any) -> Any:
-        return replace(item, terms=item.terms[-1:] * 65_536) if isinstance(item, Product) else item
+        return replace(item, terms=item.terms * 32_768) if isinstance(item, Product) else item
 
     return replace(made, forward=with_stages(made.forward, repeat))
 
