@@ -157,7 +157,10 @@ def test_a_state_that_becomes_infinite(dtype: torch.dtype) -> None:
     """An infinite state that a gate keeps is infinite, not a number that is none."""
     graph = trace(Growing(), 2, 3)
     generator = torch.Generator().manual_seed(0)
-    draw = lambda *shape: torch.randn(shape, generator=generator, dtype=dtype)  # noqa: E731
+
+    def draw(*shape: int) -> Tensor:
+        return torch.randn(shape, generator=generator, dtype=dtype)
+
     parameters = {key: draw(*shape) for key, shape in graph.parameters.items()}
     x, start = draw(14, 4, 2), (draw(4, 3), 2 + draw(4, 3).abs())
     found = []

@@ -145,10 +145,11 @@ def _declare(functions: ctypes.CDLL) -> None:
     functions.og_program_free.argtypes = [pointer]
     functions.og_kept_size.restype = size
     functions.og_kept_size.argtypes = [pointer, size, size, size]
-    # ctypes raises what a signal's handler has raised if it has not released the lock itself.
+    # The library releases Python's lock itself (Host): only then does ctypes raise what a signal's
+    # handler has raised.
     run = ctypes.PYFUNCTYPE(ctypes.c_int32, pointer, text, size)
-    functions.og_run_forward = run(("og_run_forward", functions))
-    functions.og_run_backward = run(("og_run_backward", functions))
+    for name in ("og_run_forward", "og_run_backward"):
+        setattr(functions, name, run((name, functions)))
 
 
 class NativeProgram:
