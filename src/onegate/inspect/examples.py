@@ -16,6 +16,7 @@ from onegate.cells import States
 from onegate.data import randomness
 from onegate.inspect.runs import InspectError
 from onegate.models import TaskModel
+from onegate.pages.markup import readable
 from onegate.recipes import Recipe
 from onegate.recipes.recipe import ImdbData, MnistData
 from onegate.tasks import Batch, ExampleTask, Task, TextTask
@@ -183,7 +184,7 @@ class _Show:
         if isinstance(self.recipe.data, MnistData):
             return self._image(number, read)
         if self.words:
-            words = tuple(self.words[word] for word in read.tolist())
+            words = tuple(readable(self.words[word]) for word in read.tolist())
             answer = ""
             if self.recipe.task != "ptb":
                 answer = "positive" if self.batch.targets[place] else "negative"

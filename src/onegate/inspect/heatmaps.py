@@ -19,6 +19,7 @@ from onegate.inspect.plots import pass_label
 from onegate.inspect.traces import Pass, named_values
 from onegate.pages import canvas
 from onegate.pages.figures import Figure, Row, finished
+from onegate.pages.markup import short
 
 _BLUE, _ORANGE = "#0b5cad", "#c2490a"
 _GATE = LinearSegmentedColormap.from_list("gate", ["#ffffff", _BLUE])
@@ -92,10 +93,10 @@ def draw(
             axes.set_ylabel(f"{several}{shown.name}", rotation=0, ha="right", va="center")
             axes.tick_params(labelbottom=axes is rows[-1])
         _time(rows[-1], view)
-        name = f"heatmap-{label.replace(' ', '-')}-{view.number}-{training}"
+        words = ["heatmap", label.lower(), str(view.number), training]
         answer = f" ({view.answer})" if view.answer else ""
         return finished(
-            drawn, "explore", name,
+            drawn, "explore", words,
             f"{label} {training} training, example {view.number}{answer}: values over time, one "
             "line a unit, the longest memory on top.",
             f"Heat maps of {label} on example {view.number}.",
@@ -158,7 +159,7 @@ def _time(axes: Axes, view: View) -> None:
     every = -(-view.steps // _MOST_WORDS)
     places = range(0, view.steps, every)
     axes.set_xticks([place + 1 for place in places])
-    axes.set_xticklabels([view.words[place] for place in places], rotation=90, fontsize=6.5)
+    axes.set_xticklabels([short(view.words[p]) for p in places], rotation=90, fontsize=6.5)
 
 
 def _rows(panels: Sequence[tuple[Pass, Shown]], view: View) -> Iterator[Row]:

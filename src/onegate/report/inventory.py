@@ -14,6 +14,12 @@ from onegate.results import Comparison, Run, RunError
 # A folder with any of these was meant to hold a run.
 _SIGNS = ("recipe.json", "status.json", "metrics.jsonl")
 _NOT_RUN = "not_run.json"
+# What reading a file that holds something else can end in.
+_DAMAGE = (ValueError, KeyError, TypeError, AttributeError, ArithmeticError, RecursionError,
+           OSError)  # fmt: skip
+# Of a result, shown as numbers; beside them those that begin with test_ and valid_.
+_NUMBERS = ("update", "epoch", "seconds", "seconds_per_epoch", "parameters", "parameters_paper",
+            "parameters_total")  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -61,7 +67,7 @@ def take(root: Path) -> Inventory:
         try:
             run = Run.read(folder)
             _check(run)
-        except (ValueError, KeyError, TypeError, AttributeError, ArithmeticError, OSError) as error:
+        except _DAMAGE as error:
             damaged.append(LeftOut(name, _reason(error, root)))
             continue
         if run.state == "done":
@@ -131,18 +137,60 @@ def _run_folders(root: Path) -> Iterator[Path]:
     return iter(sorted(found))
 
 
+def _require(value: object, what: str, kind: type[int] | type[float] = float) -> None:
+    """Raises `RunError` unless a value from a file is a number that can be shown."""
+    known = isinstance(value, (int, kind)) and not isinstance(value, bool)
+    if not known or not math.isfinite(float(value)):  # type: ignore[arg-type]
+        raise RunError(f"{what} is {value!r}, expected a {'whole ' * (kind is int)}number")
+
+
+def check_numbers(run: Run) -> None:
+    """Raises `RunError` if something else stands where a run has numbers."""
+    for name, value in run.result.items():
+        if name in _NUMBERS or name.startswith(("test_", "valid_")):
+            whole = name == "update" or name.startswith("parameters")
+            if value is not None or name != "parameters_paper":
+                _require(value, f"{name} in status.json", int if whole else float)
+    for line in run.metrics:
+        for name, value in line.items():
+            # A loss that is no number any more belongs to a run that went wrong.
+            if not isinstance(value, (int, float)) or isinstance(value, bool):
+                raise RunError(f"metrics.jsonl has {name} {value!r}, expected a number")
+        _require(line["update"], "update in metrics.jsonl", int)
+    for change in run.machine.get("resumed_with", ()):
+        change.items()
+
+
+def _check_comparison(compared: Comparison) -> None:
+    """Raises `RunError` if something else stands where a comparison has names and numbers."""
+    for name in (compared.task, compared.recipe, compared.match, compared.metric):
+        if not isinstance(name, str):
+            raise RunError(f"{name!r} stands where a name is expected")
+    for unit in compared.units:
+        if not isinstance(unit.unit, str) or not unit.metric_values:
+            raise RunError(f"unit {unit.unit!r} has no name or no results")
+        for value in (*unit.metric_values, unit.seconds_per_epoch):
+            _require(value, f"a number of {unit.unit}")
+        for count in (unit.hidden_size, unit.parameters, unit.parameters_paper or 0):
+            _require(count, f"a count of {unit.unit}", int)
+
+
 def _check(run: Run) -> None:
     """Raises `RunError` if a run that says it is done cannot be."""
     if run.state not in ("running", "stopped", "failed", "done"):
         raise RunError(f"status.json has state {run.state!r}, which no run has")
-    if run.state != "done":
-        return
+    if run.state == "done":
+        _check_result(run)
+    check_numbers(run)
+    if run.state == "done" and run.metrics:
+        _check_end(run)
+
+
+def _check_result(run: Run) -> None:
     quantity = f"test_{SUBJECTS[run.recipe.task].metric.name}"
     value = run.result.get(quantity)
     if not isinstance(value, (int, float)) or not math.isfinite(value):
         raise RunError(f"status.json says done, but its {quantity} is {value!r}")
-    if run.metrics:
-        _check_end(run)
 
 
 def _check_end(run: Run) -> None:
@@ -168,7 +216,9 @@ def _comparisons(root: Path) -> tuple[tuple[Comparison, ...], tuple[LeftOut, ...
     damaged: list[LeftOut] = []
     for path in sorted(root.rglob("comparison*.json")):
         try:
-            read.append(Comparison.read(path))
-        except (ValueError, KeyError, TypeError, OSError) as error:
+            compared = Comparison.read(path)
+            _check_comparison(compared)
+            read.append(compared)
+        except _DAMAGE as error:
             damaged.append(LeftOut(relative(path, root), _reason(error, root)))
     return tuple(read), tuple(damaged)
