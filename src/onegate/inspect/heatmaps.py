@@ -25,7 +25,7 @@ _BLUE, _ORANGE = "#0b5cad", "#c2490a"
 _GATE = LinearSegmentedColormap.from_list("gate", ["#ffffff", _BLUE])
 _SIGNED = LinearSegmentedColormap.from_list("signed", [_ORANGE, "#ffffff", _BLUE])
 _WIDTH, _ROW = 5.0, 1.25
-_MOST_WORDS = 45
+_MOST_WORDS, _MOST_LETTERS = 45, 20
 
 
 @dataclass(frozen=True)
@@ -159,7 +159,8 @@ def _time(axes: Axes, view: View) -> None:
     every = -(-view.steps // _MOST_WORDS)
     places = range(0, view.steps, every)
     axes.set_xticks([place + 1 for place in places])
-    axes.set_xticklabels([short(view.words[p]) for p in places], rotation=90, fontsize=6.5)
+    words = [short(view.words[place], _MOST_LETTERS) for place in places]
+    axes.set_xticklabels(words, rotation=90, fontsize=6.5)
 
 
 def _rows(panels: Sequence[tuple[Pass, Shown]], view: View) -> Iterator[Row]:

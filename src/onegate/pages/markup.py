@@ -19,7 +19,6 @@ _UNREADABLE = re.compile(
 )
 _PLAIN_WORD = re.compile("[a-z0-9_]+")
 _LONGEST = 80
-_DRAWN = 40
 
 
 class Markup(str):
@@ -33,10 +32,10 @@ def readable(text: str) -> str:
     return _UNREADABLE.sub(lambda found: ascii(found[0])[1:-1], text)
 
 
-def short(text: str) -> str:
-    """Text from outside as a figure has room for it."""
+def short(text: str, most: int = 40) -> str:
+    """Text from outside as a figure has room for it, of at most so many letters."""
     text = readable(text)
-    return text if len(text) <= _DRAWN else f"{text[: _DRAWN - 1]}\N{HORIZONTAL ELLIPSIS}"
+    return text if len(text) <= most else f"{text[: most - 1]}\N{HORIZONTAL ELLIPSIS}"
 
 
 def identifier(*words: str) -> str:
