@@ -6,13 +6,17 @@ import json
 import re
 from collections.abc import Iterator, Sequence
 from pathlib import Path
+from typing import Any
 from xml.etree import ElementTree
 
 import pytest
 
+from onegate.expressions import Affine, Unit, tanh
+from onegate.inspect import pictures
 from onegate.pages import canvas, figures
 from onegate.pages.figures import Figure
 from onegate.pages.markup import Markup, data, document, identifier, joined, readable, short, tag
+from onegate.tracing import trace
 from tests.browser import ATTACKS, Browser, find_chromium
 from tests.report.reading import ReadPage
 
@@ -93,6 +97,22 @@ def test_labels_are_drawn_as_they_are(attacked: Path) -> None:
 def test_what_cannot_be_shown_is_written_as_an_escape() -> None:
     assert readable("a\u202eb\x00\udcff\n\u00e4\u0634") == "a\\u202eb\\x00\\udcff\n\u00e4\u0634"
     assert tag("p", "\x1b", title="\ud800").encode() == b'<p title="\\ud800">\\x1b</p>'
+
+
+class Attack(Unit):
+    """A unit with a script for its title."""
+
+    title = ATTACKS[2] + " --!> -->" + ATTACKS[0]
+    W_h = Affine()
+
+    def step(self, x: Any, h: Any) -> Any:
+        return tanh(self.W_h[h, x])
+
+
+def test_a_title_of_a_unit_is_text() -> None:
+    content = pictures.inline(trace(Attack(), 2, 2), "unit-0")
+    assert "<script" not in content
+    assert ReadPage(content).sections[""].alts == [f"Data flow of {Attack.title}"]
 
 
 def test_an_element_of_a_figure_needs_an_identifier() -> None:

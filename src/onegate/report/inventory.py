@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from onegate import files
 from onegate.report.subjects import SUBJECTS
@@ -17,6 +17,8 @@ _NOT_RUN = "not_run.json"
 # What reading a file that holds something else can end in.
 _DAMAGE = (ValueError, KeyError, TypeError, AttributeError, ArithmeticError, RecursionError,
            OSError)  # fmt: skip
+# Squares of numbers below this one are numbers too.
+_LARGEST = 1e30
 # Of a result, shown as numbers; beside them those that begin with test_ and valid_.
 _NUMBERS = ("update", "epoch", "seconds", "seconds_per_epoch", "parameters", "parameters_paper",
             "parameters_total")  # fmt: skip
@@ -140,25 +142,27 @@ def _run_folders(root: Path) -> Iterator[Path]:
 def _require(value: object, what: str, kind: type[int] | type[float] = float) -> None:
     """Raises `RunError` unless a value from a file is a number that can be shown."""
     known = isinstance(value, (int, kind)) and not isinstance(value, bool)
-    if not known or not math.isfinite(float(value)):  # type: ignore[arg-type]
+    if not known or not abs(value) < _LARGEST:  # type: ignore[arg-type]
         raise RunError(f"{what} is {value!r}, expected a {'whole ' * (kind is int)}number")
 
 
 def check_numbers(run: Run) -> None:
     """Raises `RunError` if something else stands where a run has numbers."""
+    resumed = run.machine.get("resumed_with", [])
+    parts: list[Any] = [run.result, *run.metrics, *(resumed if isinstance(resumed, list) else [0])]
+    for part in parts:
+        if not isinstance(part, Mapping):
+            raise RunError(f"{part!r} stands where a JSON object is expected")
     for name, value in run.result.items():
         if name in _NUMBERS or name.startswith(("test_", "valid_")):
             whole = name == "update" or name.startswith("parameters")
             if value is not None or name != "parameters_paper":
                 _require(value, f"{name} in status.json", int if whole else float)
-    for line in run.metrics:
+    for line in parts[1 : 1 + len(run.metrics)]:
         for name, value in line.items():
-            # A loss that is no number any more belongs to a run that went wrong.
-            if not isinstance(value, (int, float)) or isinstance(value, bool):
-                raise RunError(f"metrics.jsonl has {name} {value!r}, expected a number")
-        _require(line["update"], "update in metrics.jsonl", int)
-    for change in run.machine.get("resumed_with", ()):
-        change.items()
+            if not isinstance(value, float):  # of a run that went wrong, these may be any
+                _require(value, f"{name} in metrics.jsonl")
+        _require(line.get("update"), "update in metrics.jsonl", int)
 
 
 def _check_comparison(compared: Comparison) -> None:
@@ -171,8 +175,11 @@ def _check_comparison(compared: Comparison) -> None:
             raise RunError(f"unit {unit.unit!r} has no name or no results")
         for value in (*unit.metric_values, unit.seconds_per_epoch):
             _require(value, f"a number of {unit.unit}")
-        for count in (unit.hidden_size, unit.parameters, unit.parameters_paper or 0):
+        counts = [unit.hidden_size, unit.parameters, unit.parameters_paper]
+        for count in counts if unit.parameters_paper is not None else counts[:2]:
             _require(count, f"a count of {unit.unit}", int)
+        if unit.seconds_per_epoch <= 0:
+            raise RunError(f"an epoch of {unit.unit} took {unit.seconds_per_epoch} s")
 
 
 def _check(run: Run) -> None:
@@ -189,7 +196,7 @@ def _check(run: Run) -> None:
 def _check_result(run: Run) -> None:
     quantity = f"test_{SUBJECTS[run.recipe.task].metric.name}"
     value = run.result.get(quantity)
-    if not isinstance(value, (int, float)) or not math.isfinite(value):
+    if not isinstance(value, (int, float)) or not abs(value) < _LARGEST:
         raise RunError(f"status.json says done, but its {quantity} is {value!r}")
 
 
