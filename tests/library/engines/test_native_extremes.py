@@ -22,8 +22,8 @@ from onegate.engines.cpu import operator as fused
 from onegate.engines.cpu.native import library
 from onegate.engines.direction import Direction
 from onegate.language import Affine, Unit, Vector, relu, sigmoid, tanh
-from onegate.lowering.code import OPCODES
 from onegate.lowering.program import program
+from onegate.ops import OPERATIONS
 from onegate.tracing import trace
 
 INF, NAN = float("inf"), float("nan")
@@ -138,7 +138,7 @@ def test_every_fused_operation_is_among_them() -> None:
         own = program(trace(unit(name), 1, 1))
         for stage in (*own.forward.stages, *own.backward.stages):
             made |= {i.op for i in stage} if isinstance(stage, tuple) else set()
-    assert made >= set(OPCODES) - {"reduce"}
+    assert made >= set(OPERATIONS) - {"reduce"}
 
 
 class Growing(Unit):
