@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import io
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
@@ -17,6 +17,8 @@ from torch.utils._pytree import tree_map
 from torch.utils.flop_counter import FlopCounterMode
 
 import onegate
+from onegate.engines import programs
+from onegate.engines.choice import EngineError
 from onegate.layers import Recurrent
 from onegate.units import UNITS
 from tests.comparing import TOLERANCE, flat
@@ -134,7 +136,7 @@ class TestTensorsThatAreNotWhatTheirMemoryHolds:
             make(1, B, N, dtype=DTYPES[dtype]),
             [make(*p.shape, dtype=p.dtype) for p in weights.parameters()],
             None,
-            onegate.engines.programs.key_of(weights.graph),
+            programs.key_of(weights.graph),
         )
         plain = tree_map(lambda t: in_memory(t) if isinstance(t, Tensor) else t, given)
         forward, backward = torch.ops.onegate.forward, torch.ops.onegate.backward
@@ -306,9 +308,32 @@ class TestModes:
         assert min(counts[0]) > 0
 
 
+@pytest.fixture(autouse=True)
+def no_compiled() -> Iterator[None]:
+    yield
+    torch._dynamo.reset()
+
+
+@pytest.mark.usefixtures("quiet")
+def test_a_compiled_backward_pass() -> None:
+    layer, reference = pair()
+    x = torch.randn(T, B, D, dtype=torch.float64)
+
+    def compiled(module: Any) -> Any:
+        return torch.compile(module, backend="aot_eager")
+
+    out = layer(x)[0].square().sum()
+    with torch._dynamo.compiled_autograd._enable(compiled):
+        out.backward()
+    assert_close(
+        [p.grad for p in layer.parameters()],
+        torch.autograd.grad(reference(x)[0].square().sum(), list(reference.parameters())),
+    )
+
+
 @pytest.fixture
 def quiet() -> Any:
-    """torch.jit is deprecated, and warns of every check of a shape; both are errors here."""
+    """For torch.jit (deprecated, warns of every check of a shape) and compiled autograd."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         yield
@@ -370,3 +395,34 @@ class TestTracing:
             traced: Any = torch.jit.trace(cell, torch.randn(B, D))
             x = torch.randn(2, D)
             assert_close(traced(x), cell(x))
+
+
+class Alone(nn.Module):
+    """The old exporter would pass `lengths` by its place."""
+
+    def __init__(self, engine: str) -> None:
+        super().__init__()
+        self.layer = onegate.MGU(D, N, 2, bidirectional=True, engine=engine)
+
+    def forward(self, x: Tensor) -> Any:
+        return self.layer(x)
+
+
+@pytest.mark.usefixtures("quiet")
+class TestTheOldOnnxExporter:
+    def test_the_fused_engine_is_refused(self, tmp_path: Any) -> None:
+        with pytest.raises(EngineError, match="ONNX has no operator for a whole sequence"):
+            torch.onnx.export(Alone("fused"), (torch.randn(T, B, D),), tmp_path / "x", dynamo=False)
+
+    @pytest.mark.parametrize("needed", [True, False])
+    def test_auto_writes_the_reference_engines_loop(self, needed: bool, tmp_path: Any) -> None:
+        onnx = pytest.importorskip("onnx", reason="onnx, which the exporter needs, is missing")
+        evaluator = pytest.importorskip("onnx.reference").ReferenceEvaluator
+        model, file = Alone("auto"), tmp_path / "mgu.onnx"
+        with torch.set_grad_enabled(needed):
+            torch.onnx.export(model, (torch.randn(T, B, D),), file, dynamo=False, input_names=["x"])
+        assert "ONNX" in model.layer.engine_report().reason
+        x = torch.randn(T, B, D)
+        found = evaluator(onnx.load(file)).run(None, {"x": x.numpy()})
+        with torch.no_grad():
+            assert_close([torch.from_numpy(each) for each in found], model(x))

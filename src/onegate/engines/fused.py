@@ -53,10 +53,11 @@ def run(
     keep = torch.is_grad_enabled() and (
         x.requires_grad or start.requires_grad or any(p.requires_grad for p in parameters)
     )
-    if torch.compiler.is_compiling() or not _alone(x, start, lengths, *parameters):
+    tensors = [x, start, *parameters] if lengths is None else [x, start, lengths, *parameters]
+    if torch.compiler.is_compiling() or not _alone(tensors):
         key = _lasting_key_of(graph)
         # torch.jit.trace checks a trace made with gradients against one made without.
-        keep = keep and torch._C._get_tracing_state() is None
+        keep = keep and _tracer() is None
         out, last, _ = torch.ops.onegate.forward(x, start, parameters, lengths, key, keep)
     elif keep:
         out, last = _eager(x, start, lengths, programs.entry_of(graph), *parameters)
@@ -69,23 +70,26 @@ def run(
 
 
 _PLAIN = {Tensor, nn.Parameter}
+# Bound once: to look them up would take as long as to call them.
+_tracer, _profiled = torch._C._get_tracing_state, torch._C._autograd._profiler_enabled
+_modes, _transform = torch._C._len_torch_dispatch_stack, torch._C._functorch.peek_interpreter_stack
+_negative, _zero = Tensor.is_neg, Tensor._is_zerotensor
 
 
-def _alone(*given: Tensor | None) -> bool:
-    """Whether nobody but this engine has to see a call on these tensors.
+def _alone(tensors: Sequence[Tensor]) -> bool:
+    """Whether nobody but this engine has to see a call on `tensors`.
 
     If not, the call goes through torch's dispatcher: to tracers, modes, profilers, transforms and
     subclasses, and to torch's own code that makes negative views and zero tensors into memory.
     """
-    tensors = [t for t in given if t is not None]
     return (
-        torch._C._get_tracing_state() is None
-        and not torch._C._len_torch_dispatch_stack()
-        and not torch._C._autograd._profiler_enabled()
-        and torch._C._functorch.peek_interpreter_stack() is None
+        _tracer() is None
+        and not _modes()
+        and not _profiled()
+        and _transform() is None
         and _PLAIN.issuperset(map(type, tensors))
-        and not any(map(Tensor.is_neg, tensors))
-        and not any(map(Tensor._is_zerotensor, tensors))
+        and True not in map(_negative, tensors)
+        and True not in map(_zero, tensors)
     )
 
 
@@ -94,6 +98,8 @@ def _check(
 ) -> None:
     """Refuses tensors other than the program is made for: it would read what is not theirs."""
     dtype, shape, directions = x.dtype, x.shape, start.shape[0]
+    if dtype is not torch.float32 and dtype is not torch.float64:
+        raise _wrong(entry, "x", x, shape, torch.float32)
     if shape[2] != entry.graph.input_size:
         raise _wrong(entry, "x", x, (*shape[:2], entry.graph.input_size), dtype)
     own = directions, shape[1], entry.width
@@ -175,17 +181,18 @@ def _forward(
     parameters: Sequence[Tensor],
     lengths: Tensor | None,
     keep: bool,
-) -> tuple[Tensor, Tensor, Tensor]:
+) -> tuple[Tensor, Tensor, Tensor | None]:
+    """Outputs, last states, and what is kept for the backward pass."""
     _check(entry, x, start, parameters, lengths)
     x, start = _rows_contiguous(x), start.contiguous()
     parameters = [p.contiguous() for p in parameters]
     lengths = None if lengths is None else lengths.contiguous()
     out_shape, kept_shape = _shapes(x, start, entry, keep)
     out = memory.empty(out_shape, x)
-    kept = memory.empty(kept_shape, x) if keep else x.new_empty(0)
+    kept = memory.empty(kept_shape, x) if keep else None
     last = torch.empty_like(start)
     pointers = _pointers(parameters)
-    call = _call(entry.native, x, start, pointers, lengths, out, last, kept if keep else None)
+    call = _call(entry.native, x, start, pointers, lengths, out, last, kept)
     entry.native.forward(call)
     return out, last, kept
 
@@ -202,14 +209,26 @@ def _shapes(
 def _forward_fake(
     x: Tensor,
     start: Tensor,
-    parameters: list[Tensor],  # noqa: ARG001
-    lengths: Tensor | None,  # noqa: ARG001
+    parameters: list[Tensor],
+    lengths: Tensor | None,
     key: str,
     keep: bool,
 ) -> tuple[Tensor, Tensor, Tensor]:
-    out_shape, kept_shape = _shapes(x, start, programs.find(key), keep)
+    entry = programs.find(key)
+    _one_device(entry, x, start, lengths, *parameters)
+    out_shape, kept_shape = _shapes(x, start, entry, keep)
     last = torch.empty_like(start, memory_format=torch.contiguous_format)
     return x.new_empty(out_shape), last, x.new_empty(kept_shape)
+
+
+def _one_device(entry: Entry, x: Tensor, *others: Tensor | None) -> None:
+    """Refuses a meta tensor among others: nothing would be computed for the others either."""
+    for tensor in others:
+        if tensor is not None and tensor.device != x.device:
+            raise ValueError(
+                f"{entry.graph.unit.name}: a tensor of {tuple(tensor.shape)} is on "
+                f"{tensor.device}, expected {x.device}, where x is"
+            )
 
 
 def _backward(
@@ -259,7 +278,8 @@ def _forward_operator(
     key: str,
     keep: bool,
 ) -> tuple[Tensor, Tensor, Tensor]:
-    return _forward(programs.find(key), x, start, parameters, lengths, keep)
+    out, last, kept = _forward(programs.find(key), x, start, parameters, lengths, keep)
+    return out, last, x.new_empty(0) if kept is None else kept
 
 
 def _backward_operator(
@@ -293,7 +313,9 @@ def _backward_operator(
 def _backward_fake(
     x: Tensor, start: Tensor, parameters: list[Tensor], *others: Any
 ) -> list[Tensor]:
-    *_, grad_x = others
+    lengths, key, out, kept, grad_out, grad_last, grad_x = others
+    rest = lengths, out, kept, grad_out, grad_last
+    _one_device(programs.find(key), x, start, *parameters, *rest)
     return [
         x.new_empty(x.shape if grad_x else (0,)),
         torch.empty_like(start, memory_format=torch.contiguous_format),
@@ -328,22 +350,24 @@ def _gradients(
         return None, None, [None] * len(parameters)
     entry, grad_x = ctx.entry, bool(ctx.needs_input_grad[0])
     rest = out, kept, grad_out, grad_last, grad_x
-    if torch.is_grad_enabled() or _transformed(grad_out, grad_last) or not ctx.keep:
+    given = [t for t in (grad_out, grad_last) if t is not None]
+    compiled = torch.compiler.is_compiling()  # where the questions below have no true answer
+    if torch.is_grad_enabled() or not ctx.keep or (not compiled and _transformed(given)):
         grads = _differentiable(entry, x, start, parameters, lengths, grad_out, grad_last)
-    elif _alone(*saved, grad_out, grad_last):
+    elif not compiled and _alone([t for t in saved if t is not None] + given):
         grads = _backward(entry, x, start, parameters, lengths, *rest)
     else:
-        grads = torch.ops.onegate.backward(x, start, parameters, lengths, entry.key, *rest)
+        key = _lasting_key_of(entry.graph)
+        grads = torch.ops.onegate.backward(x, start, parameters, lengths, key, *rest)
     return grads[0] if grad_x else None, grads[1], grads[2:]
 
 
-def _transformed(*gradients: Tensor | None) -> bool:
+def _transformed(gradients: Sequence[Tensor]) -> bool:
     """Whether many gradients come at once (vmap, torch.autograd's own too), or with tangents."""
-    batched = torch._C._functorch.is_legacy_batchedtensor
     return (
-        torch._C._functorch.peek_interpreter_stack() is not None
+        _transform() is not None
         or forward_ad._current_level >= 0
-        or any(g is not None and batched(g) for g in gradients)
+        or any(map(torch._C._functorch.is_legacy_batchedtensor, gradients))
     )
 
 
