@@ -18,8 +18,8 @@ from __future__ import annotations
 
 import copy
 import functools
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, fields
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field, fields
 from typing import Any, ClassVar, NoReturn, Protocol, Self, TypeVar, dataclass_transform, overload
 
 import torch
@@ -294,7 +294,7 @@ class Graph:
 
     nodes: every value that the new states depend on, in the order in which `step` made them.
     maps: by affine node. names: the local names of `step`, for those nodes that have one.
-    parameters: key -> shape, in the order of use.
+    parameters: key -> shape, in the order of use. derived: what `of_graph` remembers.
     """
 
     unit: Unit
@@ -308,6 +308,7 @@ class Graph:
     maps: Mapping[Value, Map]
     names: Mapping[Value, str]
     parameters: Mapping[str, tuple[int, ...]]
+    derived: dict[object, Any] = field(default_factory=dict, init=False, repr=False)
 
     def parameter_count(self) -> int:
         """How many numbers are learned in one layer and direction."""
@@ -317,6 +318,21 @@ class Graph:
         """Whether `node` is, or is computed from, one of `leaves`."""
         leaves = set(leaves)
         return node in leaves or any(self.depends_on(a, leaves) for a in node.args)
+
+
+def of_graph(
+    function: Callable[[Graph], _V],
+) -> functools._Wrapped[[Graph], _V, [Graph], _V]:
+    """Remembers what `function` makes of a graph, in the graph: the two are freed together."""
+
+    @functools.wraps(function)
+    def remembered(graph: Graph) -> _V:
+        made: _V | None = graph.derived.get(function)
+        if made is None:
+            made = graph.derived[function] = function(graph)
+        return made
+
+    return remembered
 
 
 class _Bound:

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import cProfile
-import functools
 import linecache
 import sys
 import traceback
+import weakref
 from collections.abc import Iterable
 from types import FrameType
 from typing import Any
@@ -14,10 +14,22 @@ from typing import Any
 from onegate import language as expressions
 from onegate.language import LANGUAGE, Affine, Fit, Graph, Map, Unit, UnitError, Value, Vector
 
+# A graph lives as long as a layer, or anybody else, holds it.
+_GRAPHS: weakref.WeakValueDictionary[tuple[Unit, int, int, bool], Graph] = (
+    weakref.WeakValueDictionary()
+)
 
-@functools.lru_cache(maxsize=1024)
+
 def trace(unit: Unit, input_size: int, hidden_size: int, bias: bool = True) -> Graph:
     """The graph of one step of `unit`; a `UnitError` names the unit and the equation at fault."""
+    key = unit, input_size, hidden_size, bias
+    graph = _GRAPHS.get(key)
+    if graph is None:
+        graph = _GRAPHS[key] = _traced(*key)
+    return graph
+
+
+def _traced(unit: Unit, input_size: int, hidden_size: int, bias: bool) -> Graph:
     tracer = _Trace(unit, input_size, hidden_size, bias)
     with _local_names(unit) as locals_of:
         try:

@@ -7,10 +7,9 @@ pointwise instructions, which the engine works through block by block, and matri
 
 from __future__ import annotations
 
-import functools
 from dataclasses import dataclass, field
 
-from onegate.language import Graph
+from onegate.language import Graph, of_graph
 from onegate.lowering.code import OPCODES, Term, in_order
 from onegate.lowering.differentiate import StepCode, step_code
 
@@ -117,7 +116,7 @@ class Program:
         return "\n".join(lines)
 
 
-@functools.lru_cache(maxsize=1024)
+@of_graph
 def program(graph: Graph) -> Program:
     """The program of `graph`."""
     code = step_code(graph)
