@@ -23,8 +23,8 @@ import math
 import numbers
 import operator
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, fields
-from typing import Any, ClassVar, NoReturn, Protocol, Self, dataclass_transform
+from dataclasses import dataclass, field, fields
+from typing import Any, ClassVar, NoReturn, Protocol, Self, TypeVar, dataclass_transform
 
 import numpy as np
 import torch
@@ -51,6 +51,7 @@ __all__ = [
     "tanh",
 ]
 
+_V = TypeVar("_V")
 LANGUAGE = f"+ - *, unary minus, {', '.join(sorted(ops.__all__))}, affine maps, vectors and numbers"
 
 
@@ -438,7 +439,7 @@ class Graph:
 
     nodes: every value that the new states depend on, in the order in which `step` made them.
     maps: by affine node. names: the local names of `step`, for those nodes that have one.
-    parameters: key -> shape, in the order of use.
+    parameters: key -> shape, in the order of use. derived: what `of_graph` remembers.
     """
 
     unit: Unit
@@ -452,6 +453,7 @@ class Graph:
     maps: Mapping[Value, Map]
     names: Mapping[Value, str]
     parameters: Mapping[str, tuple[int, ...]]
+    derived: dict[object, Any] = field(default_factory=dict, init=False, repr=False)
 
     def parameter_count(self) -> int:
         """How many numbers are learned in one layer and direction."""
@@ -460,6 +462,21 @@ class Graph:
     def depends_on(self, node: Value, leaves: Iterable[Value]) -> bool:
         """Whether `node` is, or is computed from, one of `leaves`."""
         return not set(leaves).isdisjoint(in_order([node]))
+
+
+def of_graph(
+    function: Callable[[Graph], _V],
+) -> functools._Wrapped[[Graph], _V, [Graph], _V]:
+    """Remembers what `function` makes of a graph, in the graph: the two are freed together."""
+
+    @functools.wraps(function)
+    def remembered(graph: Graph) -> _V:
+        made: _V | None = graph.derived.get(function)
+        if made is None:
+            made = graph.derived[function] = function(graph)
+        return made
+
+    return remembered
 
 
 class _Bound:

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import cProfile
-import functools
 import inspect
 import linecache
 import numbers
 import sys
 import traceback
+import weakref
 from dataclasses import MISSING, fields
 from types import FrameType
 from typing import Any
@@ -28,10 +28,22 @@ from onegate.language import (
     in_order,
 )
 
+# A graph lives as long as a layer, or anybody else, holds it.
+_GRAPHS: weakref.WeakValueDictionary[tuple[Unit, int, int, bool], Graph] = (
+    weakref.WeakValueDictionary()
+)
 
-@functools.lru_cache(maxsize=1024)
+
 def trace(unit: Unit, input_size: int, hidden_size: int, bias: bool = True) -> Graph:
     """The graph of one step of `unit`; a `UnitError` names the unit and the equation at fault."""
+    key = unit, input_size, hidden_size, bias
+    graph = _GRAPHS.get(key)
+    if graph is None:
+        graph = _GRAPHS[key] = _traced(*key)
+    return graph
+
+
+def _traced(unit: Unit, input_size: int, hidden_size: int, bias: bool) -> Graph:
     tracer = _Trace(unit, input_size, hidden_size, bias)
     with _local_names(unit) as locals_of:
         try:

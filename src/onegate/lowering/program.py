@@ -5,15 +5,14 @@
 
 from __future__ import annotations
 
-import functools
 from dataclasses import dataclass, field
 
-from onegate.language import Builder, Graph, Value, in_order
+from onegate.language import Builder, Graph, Value, in_order, of_graph
 from onegate.lowering.differentiate import StepCode, step_code
 from onegate.lowering.spec import Code, MapSums, Pointwise, Product, Program, Slot
 
 
-@functools.lru_cache(maxsize=1024)
+@of_graph
 def program(graph: Graph) -> Program:
     """The program of `graph`."""
     code = step_code(graph)

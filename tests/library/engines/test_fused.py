@@ -10,6 +10,7 @@ import pytest
 import torch
 from torch import Tensor
 
+from onegate import tracing
 from onegate.engines import reference
 from onegate.engines.cpu import operator as fused
 from onegate.engines.cpu import programs
@@ -357,11 +358,10 @@ class TestTheComparisonBites:
     case = Case(3, 5, 4, 3)
 
     @pytest.fixture(autouse=True)
-    def no_programs(self, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    def no_graphs(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        """Nor programs, which live in them."""
+        monkeypatch.setattr(tracing, "_GRAPHS", {})
         monkeypatch.setattr(programs, "_ENTRIES", {})
-        programs.key_of.cache_clear()
-        yield
-        programs.key_of.cache_clear()
 
     @pytest.mark.parametrize("name", ["mgu", "gru", "ligru"])
     def test_f_and_one_minus_f_swapped_in_the_program(
