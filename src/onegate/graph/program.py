@@ -14,7 +14,7 @@ from onegate.expressions import Graph
 from onegate.graph.code import OPCODES, Term, in_order
 from onegate.graph.differentiate import StepCode, step_code
 
-FORMAT = 1  # must equal kFormat in csrc/program.h
+FORMAT = 2  # must equal kFormat in csrc/program.h
 SPACES = (
     "input", "prev", "next", "keep", "temp", "chunk", "vector", "constant", "grad_next",
     "grad_prev", "grad_input",
