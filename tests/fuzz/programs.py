@@ -15,7 +15,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Final
 
-from onegate.graph.program import Program, program
+from onegate.graph.program import FORMAT, program
 from onegate.tracing import trace
 from onegate.units import UNITS, get
 from tests.native import sanitize
@@ -58,25 +58,33 @@ def build() -> Path:
     return sanitize.compiled(HERE / "programs.cpp", ["clang++", *FLAGS], BUILD)
 
 
-def text_of(made: Program, seed: int = 1) -> str:
+def text_of(code: Sequence[int], constants: Sequence[float], seed: int) -> str:
     """A program as an input of the fuzzer; `seed` draws how it is called."""
-    constants = " ".join(map(repr, made.constants))
-    return f"{' '.join(map(str, made.encode()))}\n{constants}\n{seed}\n"
+    return f"{' '.join(map(str, code))}\n{' '.join(map(repr, constants))}\n{seed}\n"
 
 
-def read(path: Path) -> tuple[list[int], list[float]]:
-    """Integers and constants of an input of the fuzzer."""
-    code, constants, *_ = [*path.read_text().split("\n"), "", ""]
-    return [int(word) for word in code.split()], [float(word) for word in constants.split()]
+def read(path: Path) -> tuple[list[int], list[float], int]:
+    """Integers, constants and seed of an input of the fuzzer, in today's format.
+
+    A program of another format would be refused for that alone.
+    """
+    code, constants, seed, *_ = [*path.read_text().split("\n"), "", ""]
+    integers = [int(word) for word in code.split()]
+    if integers and "format" not in path.name:
+        integers[0] = FORMAT
+    return integers, [float(word) for word in constants.split()], int(seed or 0)
 
 
 def write_seeds(folder: Path) -> None:
-    """The programs of all units at a few sizes."""
+    """The programs of all units at a few sizes, and the corpus."""
     folder.mkdir(parents=True, exist_ok=True)
     for name in UNITS:
         unit = get(name, **({"context_size": 4} if name == "scrn" else {}))
         for d, n in SIZES:
-            (folder / f"{name}-{d}-{n}").write_text(text_of(program(trace(unit, d, n)), seed=d))
+            made = program(trace(unit, d, n))
+            (folder / f"{name}-{d}-{n}").write_text(text_of(made.encode(), made.constants, d))
+    for path in CORPUS.iterdir():
+        (folder / path.name).write_text(text_of(*read(path)))
 
 
 def run(seconds: float, seed: int, files: Sequence[str] = ()) -> int:
@@ -89,7 +97,7 @@ def run(seconds: float, seed: int, files: Sequence[str] = ()) -> int:
     for folder in (learned, findings):
         folder.mkdir(exist_ok=True)
     write_seeds(BUILD / "seeds")
-    what = [str(learned), str(CORPUS), str(BUILD / "seeds"), f"-max_total_time={seconds / 2:.0f}"]
+    what = [str(learned), str(BUILD / "seeds"), f"-max_total_time={seconds / 2:.0f}"]
     for instruction_set in ("", "baseline"):
         command = [
             str(fuzzer), *(files or what), f"-seed={seed % (1 << 31)}", "-max_len=16384",
