@@ -247,12 +247,17 @@ def rounded(case: Case, leaves: Found) -> Found:
     """The reference in float64, with all numbers off by a rounding of the case's dtype."""
     eps = torch.finfo(case.dtype).eps
 
-    def off(node: Value, values: Any, compute: Any = reference._pointwise) -> Tensor:
-        if node.op in ("sigmoid", "tanh") and isinstance(values[node.args[0]], Tensor):
-            return _rounded(values[node.args[0]], node.op, eps)
-        result: Tensor = compute(node, values)
-        if isinstance(result, Tensor):
-            result = result * (1 + eps * torch.randn_like(result))
+    # Every use of a value is off in its own way, and so are the gradients that add up behind it.
+    def used(value: Any) -> Any:
+        if not isinstance(value, Tensor):
+            return value
+        return value * (1 + eps * torch.randn_like(value))
+
+    def off(node: Value, values: Any) -> Tensor:
+        operands = [used(values[a]) for a in node.args]
+        if node.op in ("sigmoid", "tanh") and isinstance(operands[0], Tensor):
+            return _rounded(operands[0], node.op, eps)
+        result: Tensor = reference.OPERATIONS[node.op](*operands)
         return result
 
     near = {
