@@ -68,7 +68,7 @@ class Watch {
   static constexpr std::chrono::milliseconds kPause{50};
 
   void ask(int64_t turn) {
-    if (Clock::now() < next_) return;
+    if (ended() || Clock::now() < next_) return;
     enter();
     if (host_->check() != 0) end_.store(turn + 1, std::memory_order_relaxed);
     leave();
@@ -92,7 +92,10 @@ class Turns {
 
   // Begins a turn; true: the run ends before it.
   bool over() {
-    if (asks_ && turn_ % every_ == 0 && !watch_.ended()) watch_.ask(turn_);
+    if (asks_ && --wait_ == 0) {
+      wait_ = every_;
+      watch_.ask(turn_);
+    }
     return turn_++ >= watch_.end_.load(std::memory_order_relaxed);
   }
 
@@ -100,7 +103,7 @@ class Turns {
   Watch& watch_;
   const bool asks_;
   const int64_t every_;
-  int64_t turn_ = 0;
+  int64_t wait_ = every_, turn_ = 0;
 };
 
 // Whether OpenMP's pool may be used: not in a process forked from one that had used it.

@@ -30,7 +30,7 @@ WAYS = [(1, "rows"), (2, "rows"), (3, "columns")]
 ENDLESS = 1 << 40
 
 
-class Stop(Exception):
+class StopError(Exception):
     """Raised by the handler."""
 
 
@@ -57,7 +57,7 @@ class Alarms:
         self.count += 1
         try:
             self.handle(self.count)
-        except Stop:
+        except StopError:
             signal.setitimer(signal.ITIMER_REAL, 0)
             raise
 
@@ -110,7 +110,7 @@ def raise_at(number: int) -> Callable[[int], None]:
 
     def handle(count: int) -> None:
         if count >= number:
-            raise Stop
+            raise StopError
 
     return handle
 
@@ -119,7 +119,7 @@ def raise_at(number: int) -> Callable[[int], None]:
 @pytest.mark.parametrize(("threads", "split"), WAYS)
 def test_forward(threads: int, split: str, directions: int) -> None:
     run = Run("mgu", threads, split, directions)
-    with Alarms(raise_at(4)) as alarms, pytest.raises(Stop):
+    with Alarms(raise_at(4)) as alarms, pytest.raises(StopError):
         run.program.forward(run.forward())
     assert alarms.count >= 4  # those whose handler returned let the run go on
     assert run.out.isfinite().all()
@@ -135,7 +135,7 @@ def test_backward(threads: int, split: str, directions: int) -> None:
     """Of a unit of which nothing is kept but its output."""
     run = Run("irnn", threads, split, directions)
     assert run.program.kept_size(1, 1, 1) == 0
-    with Alarms(raise_at(4)) as alarms, pytest.raises(Stop):
+    with Alarms(raise_at(4)) as alarms, pytest.raises(StopError):
         run.program.backward(run.backward())
     assert alarms.count >= 4
     assert not any(t.any() for t in run.grads)  # written at the end of a run, or not at all
@@ -154,12 +154,12 @@ def test_a_handler_may_run_the_engine_itself(threads: int, split: str) -> None:
 
     def handle(count: int) -> None:
         if count == 6:
-            raise Stop
+            raise StopError
         inner = Run("gru", threads, split)
         inner.x = torch.full_like(inner.x, 1e3)
         inner.program.forward(inner.forward(steps=3))
 
-    with Alarms(handle), pytest.raises(Stop):
+    with Alarms(handle), pytest.raises(StopError):
         run.program.forward(run.forward())
     torch.testing.assert_close(run.out, settled.out)
 
@@ -180,9 +180,13 @@ def test_layers_work_after_an_interruption(number: int) -> None:
     """Wherever it comes, memory that is used again is not handed out twice."""
     memory.release()
     long = problem(trace(UNITS["mgu"], D, 64), 3000, 7, dtype=torch.float32)
-    with Alarms(raise_at(number)), pytest.raises(Stop):
+
+    def again_and_again() -> None:
         while True:
             evaluate(fused.run, long)
+
+    with Alarms(raise_at(number)), pytest.raises(StopError):
+        again_and_again()
     first, second = (memory.empty((1 << 19,), torch.zeros(1)).fill_(n) for n in (1.0, 2.0))
     assert (first == 1).all()
     assert (second == 2).all()

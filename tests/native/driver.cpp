@@ -56,6 +56,31 @@ template <class T> void compare(const std::string& name, const og_program& p, co
   }
 }
 
+// Sizes that overflow, alone or multiplied, are refused before anything is touched.
+void refuses_too_large(const og_program& p, Random& random) {
+  const int64_t sizes[] = {int64_t{1} << 40, int64_t{1} << 50, int64_t{1} << 62, INT64_MAX};
+  const int64_t steps = sizes[between(random, 0, 3)], rows = sizes[between(random, 0, 3)];
+  char byte = 0, message[256] = "";
+  const std::vector<const void*> parameters(2 * p.parameters.size() + 1, &byte);
+  const std::vector<void*> grads(parameters.size(), &byte);
+  og_backward b{};
+  b.forward.program = &p;
+  b.forward.bits = coin(random) ? 32 : 64;
+  b.forward.directions = 2;
+  b.forward.threads = INT32_MAX;
+  b.forward.steps = steps;
+  b.forward.rows = rows;
+  b.forward.x = b.forward.start = &byte;
+  b.forward.out = b.forward.last = b.forward.kept = b.grad_start = &byte;
+  b.forward.parameters = parameters.data();
+  b.grad_parameters = grads.data();
+  if (og_run_forward(&b.forward, message, sizeof message) != 1 ||
+      og_run_backward(&b, message, sizeof message) != 1 || message[0] == 0)
+    fail("a run of " + std::to_string(steps) + " steps and " + std::to_string(rows) +
+         " rows is not refused");
+  if (og_kept_size(&p, 2, steps, rows) != -1) fail("what is kept is not too large");
+}
+
 Named mutated(Named named, Random& random) {
   const size_t place = static_cast<size_t>(
       between(random, 1, static_cast<int64_t>(named.code.size()) - 1));
@@ -65,7 +90,7 @@ Named mutated(Named named, Random& random) {
     case 1: value = between(random, -1, 20); break;
     case 2: value = named.code[static_cast<size_t>(between(
                 random, 1, static_cast<int64_t>(named.code.size()) - 1))]; break;
-    case 3: value = between(random, 0, kLargest); break;
+    case 3: value = coin(random) ? between(random, 0, kLargest) : 1 << 24; break;
     default: value = static_cast<int64_t>(random()); break;
   }
   return named;
@@ -94,6 +119,7 @@ int main(int argc, char** argv) {
     const Program program = make(named, message);
     if (program == nullptr) fail(named.name + " is refused: " + message);
     ++programs;
+    refuses_too_large(*program, random);
     for (int64_t run = 0; run < runs; ++run, ++ran) {
       const Call call = draw(random);
       const auto threads = static_cast<int32_t>(between(random, 2, 4));

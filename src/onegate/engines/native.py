@@ -57,6 +57,7 @@ class Host(ctypes.Structure):
 
 # Python handles signals in the main thread only; what a handler raises ends the run.
 _MAIN, _OTHER = Host.interpreter(signals=True), Host.interpreter(signals=False)
+_MAIN_PLACE, _OTHER_PLACE = ctypes.addressof(_MAIN), ctypes.addressof(_OTHER)
 
 
 class ForwardCall(ctypes.Structure):
@@ -144,10 +145,11 @@ def _declare(functions: ctypes.CDLL) -> None:
     functions.og_program_free.argtypes = [pointer]
     functions.og_kept_size.restype = size
     functions.og_kept_size.argtypes = [pointer, size, size, size]
-    # ctypes raises what a signal's handler has raised if it has not released the lock itself.
+    # The library releases Python's lock itself (Host): only then does ctypes raise what a signal's
+    # handler has raised.
     run = ctypes.PYFUNCTYPE(ctypes.c_int32, pointer, text, size)
-    functions.og_run_forward = run(("og_run_forward", functions))
-    functions.og_run_backward = run(("og_run_backward", functions))
+    for name in ("og_run_forward", "og_run_backward"):
+        setattr(functions, name, run((name, functions)))
 
 
 class NativeProgram:
@@ -200,7 +202,7 @@ class NativeProgram:
         if _forked:
             shared.threads = 1
         main = threading.get_ident() == threading.main_thread().ident
-        shared.host = ctypes.addressof(_MAIN if main else _OTHER)
+        shared.host = _MAIN_PLACE if main else _OTHER_PLACE
         message = _messages.buffer
         if function(ctypes.addressof(call), message, _MESSAGE_BYTES):
             raise NativeError(message.value.decode())

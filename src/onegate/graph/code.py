@@ -8,8 +8,8 @@ Besides the language's own operations it has a few fused ones, which make both d
     dsigmoid(g, s)    g s (1 - s)           negmuladd(a, b, c)  c - a b
     dtanh(g, y)       g (1 - y y)           drelu(g, y)         0 where y <= 0, else g
 
-Each is computed as it is written here: a shorter form (a + g (b - a), say) would be infinite or not a
-number where the equations are not.
+Each is computed as it is written here: a shorter form (a + g (b - a), say) would be infinite or
+not a number where the equations are not.
 """
 
 from __future__ import annotations
