@@ -48,13 +48,17 @@ void execute(Op op, T* d, const T* a, const T* b, const T* c, int64_t n) {
     case Op::kSigmoid: return each(d, a, n, [](V x) { return sigmoid<T>(x); });
     case Op::kTanh: return each(d, a, n, [](V x) { return tanh<T>(x); });
     case Op::kRelu: return each(d, a, n, [](V x) { return relu<T>(x); });
-    case Op::kLerp: return each(d, a, b, c, n, [](V g, V x, V y) { return g * (y - x) + x; });
-    case Op::kMulAdd: return each(d, a, b, c, n, [](V x, V y, V z) { return x * y + z; });
-    case Op::kMulSub: return each(d, a, b, c, n, [](V x, V y, V z) { return x * y - z; });
-    case Op::kNegMulAdd: return each(d, a, b, c, n, [](V x, V y, V z) { return z - x * y; });
+    case Op::kLerp:
+      return each(d, a, b, c, n,
+                  [](V g, V x, V y) { return rounded((T{1} - g) * x) + rounded(g * y); });
+    case Op::kMulAdd: return each(d, a, b, c, n, [](V x, V y, V z) { return rounded(x * y) + z; });
+    case Op::kMulSub: return each(d, a, b, c, n, [](V x, V y, V z) { return rounded(x * y) - z; });
+    case Op::kNegMulAdd:
+      return each(d, a, b, c, n, [](V x, V y, V z) { return z - rounded(x * y); });
+    case Op::kRest: return each(d, a, b, n, [](V g, V x) { return (T{1} - g) * x; });
     case Op::kDSigmoid: return each(d, a, b, n, [](V g, V s) { return g * (s - s * s); });
-    case Op::kDTanh: return each(d, a, b, n, [](V g, V y) { return g - g * (y * y); });
-    case Op::kDRelu: return each(d, a, b, n, [](V g, V y) { return y > T{0} ? g : V{}; });
+    case Op::kDTanh: return each(d, a, b, n, [](V g, V y) { return g * (T{1} - y * y); });
+    case Op::kDRelu: return each(d, a, b, n, [](V g, V y) { return y <= T{0} ? V{} : g; });
     case Op::kReduce: return;  // sums over rows: see run_block
   }
 }

@@ -3,10 +3,13 @@
 A `Term` is a vector expression over the step's leaves (input, states, parameters, gradients).
 Besides the language's own operations it has a few fused ones, which make both directions short:
 
-    lerp(g, a, b)       a + g (b - a)         muladd(a, b, c)   a b + c
-    mulsub(a, b, c)     a b - c               negmuladd(a, b, c)  c - a b
-    dsigmoid(g, s)      g s (1 - s)           dtanh(g, y)       g (1 - y y)
-    drelu(g, y)         g where y > 0, else 0
+    lerp(g, a, b)     (1 - g) a + g b       muladd(a, b, c)     a b + c
+    rest(g, a)        (1 - g) a             mulsub(a, b, c)     a b - c
+    dsigmoid(g, s)    g s (1 - s)           negmuladd(a, b, c)  c - a b
+    dtanh(g, y)       g (1 - y y)           drelu(g, y)         0 where y <= 0, else g
+
+Each is computed as it is written here: a shorter form (a + g (b - a), say) would be infinite or
+not a number where the equations are not.
 """
 
 from __future__ import annotations
@@ -19,7 +22,7 @@ OPCODES = {
     name: code
     for code, name in enumerate(
         ("copy", "add", "sub", "mul", "neg", "sigmoid", "tanh", "relu", "lerp", "muladd",
-         "mulsub", "negmuladd", "dsigmoid", "dtanh", "drelu", "reduce")
+         "mulsub", "negmuladd", "rest", "dsigmoid", "dtanh", "drelu", "reduce")
     )
 }  # fmt: skip
 
@@ -175,5 +178,5 @@ def _fused(term: Term, single: set[Term]) -> Term:
     elif term.op == "mul":
         for rest, other in (term.args, term.args[::-1]):
             if drawn_in(rest, "sub") and _is_one_minus(rest, rest.args[1]):
-                return replace(term, op="negmuladd", args=(rest.args[1], other, other))
+                return replace(term, op="rest", args=(rest.args[1], other))
     return term

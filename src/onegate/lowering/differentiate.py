@@ -135,12 +135,12 @@ class _Backward:
 
     def _lerp(self, term: Term, g: Term) -> None:
         gate, a, b = term.args
-        to_b = self.b.pointwise("mul", g, gate)
         if gate in self.active:
-            self._give(gate, self.b.pointwise("mul", g, self.b.pointwise("sub", b, a)))
+            to_rest = self.b.pointwise("mul", g, a)
+            self._give(gate, self.b.pointwise("sub", self.b.pointwise("mul", g, b), to_rest))
         if a in self.active:
-            self._give(a, self.b.pointwise("sub", g, to_b))
-        self._give(b, to_b)
+            self._give(a, self.b.pointwise("rest", gate, g))
+        self._give(b, self.b.pointwise("mul", g, gate))
 
     def _sigmoid(self, term: Term, g: Term) -> None:
         self._give(term.args[0], self.b.pointwise("dsigmoid", g, term))

@@ -14,7 +14,7 @@ from onegate.language import Graph
 from onegate.lowering.code import OPCODES, Term, in_order
 from onegate.lowering.differentiate import StepCode, step_code
 
-FORMAT = 1  # must equal kFormat in csrc/program.h
+FORMAT = 2  # must equal kFormat in csrc/program.h
 SPACES = (
     "input", "prev", "next", "keep", "temp", "chunk", "vector", "constant", "grad_next",
     "grad_prev", "grad_input",

@@ -250,6 +250,31 @@ def test_malformed_programs_are_refused(case: str) -> None:
     assert reason in refusal(malformed.encode(), malformed.constants)
 
 
+WIDEST = 1 << 24
+
+
+def many_products(width: int) -> Program:
+    """MGU whose products have as many terms as a program may."""
+    made = program(trace(UNITS["mgu"], 1, width))
+
+    def repeat(item: Any) -> Any:
+        return replace(item, terms=item.terms * 32_768) if isinstance(item, Product) else item
+
+    return replace(made, forward=with_stages(made.forward, repeat))
+
+
+def test_programs_whose_sizes_overflow_are_refused() -> None:
+    """Each size is within its bounds; sums and products of them are not."""
+    wide = program(trace(UNITS["mgu"], WIDEST, WIDEST)).encode()
+    assert "too large: 1125899940397056 numbers in its parameters, at most" in refusal(wide, [])
+    long = many_products(1 << 18)
+    assert "multiplications for each row, at most 1099511627776" in refusal(long.encode(), [])
+    room = (WIDEST,) * 65_000
+    forward, backward = replace(F, temps=F.temps + room), replace(K, chunks=K.chunks + room)
+    roomy = replace(MGU, forward=forward, backward=backward)
+    assert "numbers for each row, at most 1099511627776" in refusal(roomy.encode(), [])
+
+
 def test_another_format_is_refused() -> None:
     code = MGU.encode()
     assert "has format 7, this engine reads" in refusal([7, *code[1:]], MGU.constants)

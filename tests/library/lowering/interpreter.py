@@ -21,13 +21,14 @@ OPERATIONS: Final[dict[str, Callable[..., Tensor]]] = {
     "sigmoid": torch.sigmoid,
     "tanh": torch.tanh,
     "relu": torch.relu,
-    "lerp": lambda g, a, b: a + g * (b - a),
+    "lerp": lambda g, a, b: (1 - g) * a + g * b,
+    "rest": lambda g, a: (1 - g) * a,
     "muladd": lambda a, b, c: a * b + c,
     "mulsub": lambda a, b, c: a * b - c,
     "negmuladd": lambda a, b, c: c - a * b,
     "dsigmoid": lambda g, s: g * s * (1 - s),
     "dtanh": lambda g, y: g * (1 - y * y),
-    "drelu": lambda g, y: torch.where(y > 0, g, 0.0),
+    "drelu": lambda g, y: torch.where(y <= 0, 0.0, g),
 }
 _NAMES: Final = {code: name for name, code in OPCODES.items()}
 
