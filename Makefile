@@ -6,13 +6,14 @@ BIN := $(VENV)/bin
 PIP := $(BIN)/pip --disable-pip-version-check -q
 SOURCES := pyproject.toml constraints.txt CMakeLists.txt $(wildcard csrc/*.h csrc/*.cpp)
 
-.PHONY: help reproduce test test-peers lint docs bench sanitize clean
+.PHONY: help reproduce test test-peers lint docs bench sanitize fuzz clean
 
 help:
 	@echo "make reproduce   the paper's comparison, small; ends with a report to open"
 	@echo "make test        lint, types and all tests"
 	@echo "make test-peers  comparisons with Keras and Flax"
 	@echo "make sanitize    the native code under the sanitizers"
+	@echo "make fuzz        random units and programs, SECONDS=600 of each"
 	@echo "make bench       speed beside torch.nn and other libraries"
 	@echo "make docs        the documentation, in docs/_build"
 
@@ -41,10 +42,14 @@ $(VENV)/installed-peers: $(VENV)/installed
 	@touch $@
 
 test-peers: $(VENV)/installed-peers
-	KERAS_BACKEND=jax $(BIN)/pytest -q tests/peers tests/bench
+	KERAS_BACKEND=jax $(BIN)/pytest -q tests/library/peers tests/lab/bench
 
 sanitize: $(VENV)/installed
-	$(BIN)/python -m tests.native.sanitize
+	$(BIN)/python -m tests.library.native.sanitize
+
+SECONDS ?= 600
+fuzz: $(VENV)/installed
+	$(BIN)/python -m tests.library.fuzz --seconds $(SECONDS)
 
 bench: $(VENV)/installed
 	$(BIN)/onegate bench
