@@ -1,6 +1,6 @@
 """The native engine under sanitizers: builds the driver and runs all programs through it.
 
-    python -m tests.library.native.sanitize          address, undefined behaviour and threads, at length
+    python -m tests.library.native.sanitize            address, undefined behaviour and threads, at length
     python -m tests.library.native.sanitize address    one of them
 
 Builds are kept in build/sanitize-* until a source changes.
