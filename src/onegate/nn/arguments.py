@@ -96,7 +96,7 @@ def check_input(x: Any, width: int, axes: str) -> None:
             f"input is {_shape(x)}, its last axis {shape[-1]} wide, expected input_size {width}; "
             f"pass {width} features, or set input_size={shape[-1]}"
         )
-    for axis, size in zip(axes, shape, strict=False):
+    for axis, size in zip(axes, shape[:-1], strict=True):
         if size == 0:
             what = "no step (T = 0)" if axis == "T" else "an empty batch (B = 0)"
             raise ValueError(f"input is {_shape(x)}: {what}, expected 1 or more; skip the call")

@@ -27,6 +27,7 @@ from onegate.engines.cpu import operator as fused
 from onegate.export.latex import equations
 from onegate.language import Value
 from onegate.lowering.program import program
+from onegate.ops import OPERATIONS
 from tests.library.engines.poison import poison
 from tests.library.random_units import Choices, Sketch, pick, sketch
 
