@@ -1,7 +1,7 @@
 """Recurrent units written once as equations, and layers of them that drop in for torch.nn."""
 
 from onegate import probe as inspect
-from onegate.engines.choice import Choice, EngineError
+from onegate.engines import Choice, EngineError
 from onegate.language import (
     Affine,
     Fit,

@@ -1,1 +1,78 @@
-"""Engines run a unit's graph over a sequence: `reference` anywhere, `fused` on CPUs."""
+"""Engines, and which of them runs a layer, and why: nothing falls back silently."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from torch import Tensor
+
+from onegate.engines import reference
+from onegate.engines.base import Direction, Engine, Run
+from onegate.engines.cpu import operator as cpu
+from onegate.language import Graph
+
+
+class EngineError(ValueError):
+    """The engine that was asked for cannot run this."""
+
+
+@dataclass(frozen=True, slots=True)
+class Choice:
+    """The engine taken, and the reason."""
+
+    name: str
+    reason: str
+
+    def __str__(self) -> str:
+        return f"{self.name}: {self.reason}"
+
+
+# By preference; the last one runs everything.
+ENGINES: Final[list[Engine]] = [cpu.ENGINE, reference.ENGINE]
+NOT_RUN: Final = Choice("none", "the layer has not run yet")
+# Layers compare choices by identity, which takes no time.
+_CHOICES: Final[dict[tuple[str, str], Choice]] = {}
+
+
+def register(engine: Engine) -> None:
+    """Adds an engine, preferred to all others; one of the same name is replaced."""
+    ENGINES[:] = [engine, *(other for other in ENGINES if other.name != engine.name)]
+
+
+def names() -> list[str]:
+    """What `engine=` may be."""
+    return ["auto", *(engine.name for engine in ENGINES)]
+
+
+def choose(asked: str, graph: Graph, x: Tensor, directions: Sequence[Direction]) -> Choice:
+    """The engine that runs `graph` on `x` (T, B, d).
+
+    asked: "auto" for the first engine that can, or the name of one; an `EngineError` says why that
+    one cannot.
+    """
+    reason = f"{str(x.dtype).removeprefix('torch.')} on the {x.device.type.upper()}"
+    if asked == ENGINES[-1].name:
+        reason = f"engine={asked!r} was asked for"
+    for engine in ENGINES:
+        if asked not in ("auto", engine.name):
+            continue
+        problem = engine.problem(graph, x, directions)
+        if problem is None:
+            return _CHOICES.setdefault((engine.name, reason), Choice(engine.name, reason))
+        if asked == engine.name:
+            raise EngineError(
+                f"engine={asked!r} cannot run this: {problem}; engine='auto' or "
+                f"{ENGINES[-1].name!r} can"
+            )
+        reason = problem
+    raise EngineError(f"no engine can run this: {reason}")
+
+
+def runner(choice: Choice) -> Run:
+    """The chosen engine's function."""
+    for engine in ENGINES:
+        if engine.name == choice.name:
+            return engine.run
+    raise EngineError(f"there is no engine {choice.name!r}, only {', '.join(names())}")

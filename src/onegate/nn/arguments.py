@@ -8,8 +8,8 @@ from typing import Any, cast
 import torch
 from torch import Tensor
 
+from onegate import engines
 from onegate import language as expressions
-from onegate.engines.choice import ENGINES
 
 
 def positive(name: str, value: Any) -> int:
@@ -65,8 +65,10 @@ def dtype(value: Any) -> torch.dtype | None:
 
 def engine(value: str) -> str:
     """`value`, if it names an engine."""
-    if value not in ENGINES:
-        raise ValueError(f"engine is {value!r}, expected one of {', '.join(map(repr, ENGINES))}")
+    if value not in engines.names():
+        raise ValueError(
+            f"engine is {value!r}, expected one of {', '.join(map(repr, engines.names()))}"
+        )
     return value
 
 

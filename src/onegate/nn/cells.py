@@ -10,8 +10,8 @@ from torch.nn.utils.prune import BasePruningMethod
 from torch.nn.utils.spectral_norm import SpectralNorm
 from torch.nn.utils.weight_norm import WeightNorm
 
-from onegate.engines.choice import NOT_RUN, Choice, choose, runner
-from onegate.engines.direction import Direction
+from onegate.engines import NOT_RUN, Choice, choose, runner
+from onegate.engines.base import Direction
 from onegate.language import Graph, Unit, UnitError
 from onegate.nn import arguments
 from onegate.nn import init as initial

@@ -14,8 +14,8 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 from torch.nn.utils.rnn import PackedSequence, pack_padded_sequence, pad_packed_sequence
 
-from onegate.engines.choice import NOT_RUN, Choice, Run, choose, runner
-from onegate.engines.direction import Direction
+from onegate.engines import NOT_RUN, Choice, choose, runner
+from onegate.engines.base import Direction, Run
 from onegate.language import Unit, flag
 from onegate.nn import arguments
 from onegate.nn import init as initial

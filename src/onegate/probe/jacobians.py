@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from onegate.engines import reference
-from onegate.engines.direction import Direction
+from onegate.engines.base import Direction
 from onegate.probe.traces import Pass
 
 _ROWS_AT_ONCE = 64

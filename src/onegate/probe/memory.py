@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from onegate.engines import reference
-from onegate.engines.direction import Direction
+from onegate.engines.base import Direction
 from onegate.probe.traces import Pass
 
 # A step holds a unit if it keeps more than this share of it, and overwrites it if it keeps less

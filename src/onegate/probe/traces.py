@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from onegate.engines import reference
-from onegate.engines.direction import Direction
+from onegate.engines.base import Direction
 from onegate.export.latex import expression
 from onegate.language import Graph, Value
 from onegate.nn.cells import States

@@ -10,9 +10,8 @@ import torch
 from torch import Tensor
 
 from onegate.engines import reference
-from onegate.engines.choice import Run
+from onegate.engines.base import Direction, Run
 from onegate.engines.cpu import operator as fused
-from onegate.engines.direction import Direction
 from onegate.language import Graph
 from tests.library.comparing import TOLERANCE
 

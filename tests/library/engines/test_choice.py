@@ -10,8 +10,7 @@ import torch
 from torch.func import grad, vmap
 
 import onegate
-from onegate.engines import choice, reference
-from onegate.engines.choice import Choice, EngineError
+from onegate.engines import Choice, EngineError, choice, reference
 
 
 @pytest.fixture

@@ -12,10 +12,10 @@ from torch import Tensor
 
 from onegate import tracing
 from onegate.engines import reference
+from onegate.engines.base import Direction
 from onegate.engines.cpu import operator as fused
 from onegate.engines.cpu import programs
 from onegate.engines.cpu.native import NativeProgram
-from onegate.engines.direction import Direction
 from onegate.language import Affine, Graph, Unit, relu, tanh
 from onegate.lowering import code
 from onegate.lowering.program import program

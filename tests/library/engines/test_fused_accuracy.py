@@ -14,8 +14,8 @@ import numpy.typing as npt
 import pytest
 import torch
 
+from onegate.engines.base import Direction
 from onegate.engines.cpu import operator as fused
-from onegate.engines.direction import Direction
 from onegate.language import Unit, relu, sigmoid, tanh
 from onegate.tracing import trace
 

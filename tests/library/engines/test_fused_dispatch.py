@@ -17,7 +17,7 @@ from torch.utils._pytree import tree_map
 from torch.utils.flop_counter import FlopCounterMode
 
 import onegate
-from onegate.engines.choice import EngineError
+from onegate.engines import EngineError
 from onegate.engines.cpu import programs
 from onegate.nn.layers import Recurrent
 from onegate.units import UNITS

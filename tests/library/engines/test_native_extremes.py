@@ -18,9 +18,9 @@ import torch
 from torch import Tensor
 
 from onegate.engines import reference
+from onegate.engines.base import Direction
 from onegate.engines.cpu import operator as fused
 from onegate.engines.cpu.native import library
-from onegate.engines.direction import Direction
 from onegate.language import Affine, Unit, Vector, relu, sigmoid, tanh
 from onegate.lowering.program import program
 from onegate.ops import OPERATIONS

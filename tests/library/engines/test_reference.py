@@ -12,7 +12,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 import onegate
 from onegate.engines import reference
-from onegate.engines.direction import Direction
+from onegate.engines.base import Direction
 from onegate.language import Affine, Graph, Unit, Vector, relu, sigmoid, tanh
 from onegate.tracing import trace
 from onegate.units import UNITS

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import ctypes
 from collections.abc import Callable, Sequence
-from typing import Any, cast
+from typing import Any, Final, cast
 
 import torch
 from torch import Tensor, nn
@@ -17,19 +17,13 @@ from torch.autograd import forward_ad
 from torch.utils.flop_counter import register_flop_formula
 
 from onegate.engines import reference
-from onegate.engines.compiling import constant
+from onegate.engines.base import Direction, Engine, constant
 from onegate.engines.cpu import memory, programs
 from onegate.engines.cpu.native import BackwardCall, ForwardCall, NativeProgram, library
 from onegate.engines.cpu.programs import Entry
-from onegate.engines.direction import Direction
 from onegate.language import Graph
 
 SPLIT = {"auto": 0, "rows": 1, "columns": 2}
-
-
-def unavailable(graph: Graph, x: Tensor, directions: Sequence[Direction]) -> str | None:  # noqa: ARG001
-    """Why this engine cannot run here, or None."""
-    return _problem()
 
 
 # torch.compile is to call these two while it traces and take what they return: followed into, it
@@ -40,8 +34,8 @@ def _problem() -> str | None:
 
 
 @constant
-def _lasting_key_of(graph: Graph) -> str:
-    return programs.lasting_key_of(graph)
+def _key_of(graph: Graph) -> str:
+    return programs.key_of(graph)
 
 
 def run(
@@ -56,7 +50,7 @@ def run(
     )
     tensors = [x, start, *parameters] if lengths is None else [x, start, lengths, *parameters]
     if torch.compiler.is_compiling() or not _alone(tensors):
-        key = _lasting_key_of(graph)
+        key = _key_of(graph)
         # torch.jit.trace checks a trace made with gradients against one made without.
         keep = keep and _tracer() is None
         out, last, _ = torch.ops.onegate.forward(x, start, parameters, lengths, key, keep)
@@ -101,16 +95,16 @@ def _check(
     dtype, shape, directions = x.dtype, x.shape, start.shape[0]
     if dtype is not torch.float32 and dtype is not torch.float64:
         raise _wrong(entry, "x", x, shape, torch.float32)
-    if shape[2] != entry.graph.input_size:
-        raise _wrong(entry, "x", x, (*shape[:2], entry.graph.input_size), dtype)
+    if shape[2] != entry.program.input:
+        raise _wrong(entry, "x", x, (*shape[:2], entry.program.input), dtype)
     own = directions, shape[1], entry.width
     if start.shape != own or start.dtype is not dtype or not start.is_cpu:
         raise _wrong(entry, "start", start, own, dtype)
     if lengths is not None and (lengths.shape != shape[1:2] or lengths.dtype is not torch.int64):
         raise _wrong(entry, "lengths", lengths, shape[1:2], torch.int64)
-    shapes = directions * entry.shapes
+    shapes = directions * entry.program.parameters
     if len(parameters) != len(shapes):
-        name = entry.graph.unit.name
+        name = entry.name
         raise ValueError(f"{name}: {len(parameters)} parameters came, expected {len(shapes)}")
     for parameter, expected in zip(parameters, shapes, strict=True):
         if parameter.shape != expected or parameter.dtype is not dtype or not parameter.is_cpu:
@@ -121,7 +115,7 @@ def _wrong(
     entry: Entry, name: str, t: Tensor, shape: tuple[int, ...], dtype: torch.dtype
 ) -> ValueError:
     return ValueError(
-        f"{entry.graph.unit.name}: {name} is {tuple(t.shape)}, {t.dtype} on {t.device}; "
+        f"{entry.name}: {name} is {tuple(t.shape)}, {t.dtype} on {t.device}; "
         f"expected {tuple(shape)}, {dtype} on cpu"
     )
 
@@ -227,7 +221,7 @@ def _one_device(entry: Entry, x: Tensor, *others: Tensor | None) -> None:
     for tensor in others:
         if tensor is not None and tensor.device != x.device:
             raise ValueError(
-                f"{entry.graph.unit.name}: a tensor of {tuple(tensor.shape)} is on "
+                f"{entry.name}: a tensor of {tuple(tensor.shape)} is on "
                 f"{tensor.device}, expected {x.device}, where x is"
             )
 
@@ -358,7 +352,7 @@ def _gradients(
     elif not compiled and _alone([t for t in saved if t is not None] + given):
         grads = _backward(entry, x, start, parameters, lengths, *rest)
     else:
-        key = _lasting_key_of(entry.graph)
+        key = entry.key
         grads = torch.ops.onegate.backward(x, start, parameters, lengths, key, *rest)
     return grads[0] if grad_x else None, grads[1], grads[2:]
 
@@ -421,6 +415,11 @@ def _differentiable(
     with torch.enable_grad(), torch.autocast("cpu", enabled=False):
         # Views cut the gradient at this layer's own inputs: x may itself depend on the parameters.
         inputs = [t.view_as(t) for t in (x, start, *parameters)]
+        if entry.graph is None:
+            raise RuntimeError(
+                f"{entry.name}: these derivatives need the unit's equations, and a recorded model "
+                "has its program alone: import and register the unit (onegate.register) first"
+            )
         out, last = _by_reference(entry.graph, inputs, lengths)
         given = [(o, g) for o, g in ((out, grad_out), (last, grad_last)) if g is not None]
         outputs, gradients = zip(*given, strict=True)
@@ -452,7 +451,7 @@ def _forward_flops(
     x: Sequence[int], start: Sequence[int], _: Any, __: Any, key: str, *___: Any, **____: Any
 ) -> int:
     """Of the matrix products, as torch counts them for its own operators."""
-    products = [shape for shape in programs.find(key).shapes if len(shape) == 2]
+    products = [shape for shape in programs.find(key).program.parameters if len(shape) == 2]
     return 2 * x[0] * x[1] * start[0] * sum(m * k for m, k in products)
 
 
@@ -460,12 +459,12 @@ def _backward_flops(
     x: Sequence[int], start: Sequence[int], _: Any, __: Any, key: str, *others: Any, **___: Any
 ) -> int:
     """Each product's matrix and operand have a gradient; the input only if it is asked for."""
-    graph = programs.find(key).graph
+    made = programs.find(key).program
     count = 0
-    for used in graph.maps.values():
-        for weight, operand in zip(used.weights, used.operands, strict=True):
-            m, k = graph.parameters[weight]
-            count += m * k * (1 if operand is graph.input and not others[-1] else 2)
+    for slot, parameter in (term for m in made.maps for term in m.operands):
+        m, k = made.parameters[parameter]
+        from_input = made.backward.slots[slot].space == "input"
+        count += m * k * (1 if from_input and not others[-1] else 2)
     return 2 * x[0] * x[1] * start[0] * count
 
 
@@ -474,3 +473,37 @@ torch.library.register_autograd(
 )
 register_flop_formula(torch.ops.onegate.forward)(_forward_flops)
 register_flop_formula(torch.ops.onegate.backward)(_backward_flops)
+
+
+class _Fused:
+    name = "fused"
+
+    def missing(self) -> str | None:
+        return _problem()
+
+    def problem(self, graph: Graph, x: Tensor, directions: Sequence[Direction]) -> str | None:  # noqa: ARG002
+        if not x.is_cpu:
+            return f"the fused engine runs on the CPU, the input is on {x.device}"
+        if x.dtype is not torch.float32 and x.dtype is not torch.float64:
+            return f"the fused engine computes in float32 and float64, the input is {x.dtype}"
+        if torch.is_autocast_enabled("cpu"):
+            return "autocast is on"
+        if _is_transformed():
+            return "a torch.func transform (vmap, grad, jvp, ...) is active"
+        if forward_ad._current_level >= 0:
+            return "forward-mode differentiation is active"
+        if _tracer() is not None and torch.onnx.is_in_onnx_export():
+            return "ONNX has no operator for a whole sequence"
+        return _problem()
+
+    run = staticmethod(run)
+
+
+# torch.compile takes the stack for an object even where it is empty: it is to look while it traces.
+@constant
+def _is_transformed() -> bool:
+    """Whether a torch.func transform is active."""
+    return _transform() is not None
+
+
+ENGINE: Final[Engine] = _Fused()

@@ -1,55 +1,59 @@
-"""Native programs by the keys under which the fused engine's operators name them."""
+"""Native programs by the keys under which the fused engine's operators name them.
+
+A key holds the whole program, so that a recorded call (compiled, traced, exported) runs wherever
+onegate is, also for a unit that is known only where it was written.
+"""
 
 from __future__ import annotations
 
 import functools
 import json
-import os
 import weakref
 from dataclasses import dataclass
+from typing import Any
 
 from onegate.engines.cpu.native import NativeProgram
-from onegate.language import Graph, of_graph
+from onegate.language import Graph, UnitError, of_graph
 from onegate.lowering.program import program
+from onegate.lowering.spec import Program
 from onegate.tracing import trace
-from onegate.units import UNITS, get
+from onegate.units import get
 
 
 @dataclass(frozen=True, eq=False)
 class Entry:
     """A program and what its callers need to know of it.
 
-    per_row: how many numbers are kept for each step and row; size: of the output.
-    width: of all states; shapes: of the parameters.
+    name: of the unit. graph: its equations, None where they are not known. per_row: how many
+    numbers are kept for each step and row; size: of the output; width: of all states.
     """
 
     key: str
-    graph: Graph
+    name: str
+    graph: Graph | None
+    program: Program
     native: NativeProgram
     per_row: int
     size: int
     width: int
-    shapes: tuple[tuple[int, ...], ...]
 
     @classmethod
-    def of(cls, graph: Graph) -> Entry:
-        """Makes the program of `graph`."""
-        native = NativeProgram.of(program(graph))
-        sizes = [state.size or 0 for state in graph.states]
-        shapes = tuple(graph.parameters.values())
+    def of(cls, key: str, name: str, graph: Graph | None, made: Program) -> Entry:
+        """An entry with its native program."""
+        native, states = NativeProgram.of(made), made.states
         kept = native.kept_size(1, 1, 1)
-        return cls(_key(graph), graph, native, kept, sizes[0], sum(sizes), shapes)
+        return cls(key, name, graph, made, native, kept, states[0], sum(states))
 
 
 # An entry lives in its graph, and so as long as a layer or a backward pass that needs it.
 _ENTRIES: weakref.WeakValueDictionary[str, Entry] = weakref.WeakValueDictionary()
-_LASTING: dict[str, Entry] = {}
 
 
 @of_graph
 def entry_of(graph: Graph) -> Entry:
     """The program of `graph`, which is made if there is none yet."""
-    entry = Entry.of(graph)
+    made = program(graph)
+    entry = Entry.of(_key(graph, made), graph.unit.name, graph, made)
     _ENTRIES[entry.key] = entry
     return entry
 
@@ -57,17 +61,6 @@ def entry_of(graph: Graph) -> Entry:
 def key_of(graph: Graph) -> str:
     """The key of the program of `graph`."""
     return entry_of(graph).key
-
-
-def lasting_key_of(graph: Graph) -> str:
-    """The same for a recorded call (compiled, traced, exported), which outlives its layer.
-
-    What only this process can find under the key is kept for ever.
-    """
-    entry = entry_of(graph)
-    if "process" in json.loads(entry.key):
-        _LASTING[entry.key] = entry
-    return entry.key
 
 
 def find(key: str) -> Entry:
@@ -78,17 +71,35 @@ def find(key: str) -> Entry:
 @functools.lru_cache(maxsize=128)  # nobody else holds what an exported model runs
 def _made_anew(key: str) -> Entry:
     named = json.loads(key)
-    if "process" in named:
+    if "program" not in named:  # a key of versions that named the unit alone
+        return _of_older_version(named)
+    made = Program.decode(named["program"], named["constants"])
+    graph = _known_graph(named)
+    if graph is not None and program(graph) != made:
+        graph = None  # another unit of that name
+    return Entry.of(key, named["unit"], graph, made)
+
+
+def _of_older_version(named: dict[str, Any]) -> Entry:
+    graph = _known_graph(named)
+    if graph is None:
         raise RuntimeError(
-            f"the unit {named['unit']!r} is not registered and was defined in another process, "
-            "or is gone: register it (onegate.register) before saving and before loading"
+            f"the unit {named['unit']!r} is not registered here, and the model was recorded by a "
+            "version of onegate that did not keep its program: register the unit (onegate.register)"
         )
-    unit = get(named["unit"], **named["options"])
-    return entry_of(trace(unit, named["input_size"], named["hidden_size"], named["bias"]))
+    return entry_of(graph)
 
 
-def _key(graph: Graph) -> str:
-    """That of a registered unit says how to make it anew, in any process."""
+def _known_graph(named: dict[str, Any]) -> Graph | None:
+    """The equations that a key names, where the registry has such a unit."""
+    try:
+        unit = get(named["unit"], **named["options"])
+        return trace(unit, named["input_size"], named["hidden_size"], named["bias"])
+    except (UnitError, TypeError):
+        return None
+
+
+def _key(graph: Graph, made: Program) -> str:
     unit = graph.unit
     named = {
         "unit": unit.name,
@@ -96,11 +107,8 @@ def _key(graph: Graph) -> str:
         "input_size": graph.input_size,
         "hidden_size": graph.hidden_size,
         "bias": graph.bias,
+        "program": made.encode(),
+        "constants": made.constants,
     }
-    process = {"process": os.urandom(8).hex()}  # like no other key, here or elsewhere
-    if type(UNITS.get(unit.name)) is not type(unit):
-        named |= process
-    try:
-        return json.dumps(named)
-    except TypeError:  # an option that is no plain data names nothing in another process
-        return json.dumps({**named, "options": repr(unit.options()), **process})
+    # An option that is no plain data names nothing in another process; the program does.
+    return json.dumps(named, separators=(",", ":"), default=repr)

@@ -1,0 +1,66 @@
+"""What an engine is, and what it is given."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import ParamSpec, Protocol, TypeAlias, TypeVar
+
+from torch import Tensor
+
+from onegate.language import Graph
+
+_P = ParamSpec("_P")
+_R = TypeVar("_R")
+
+
+@dataclass(frozen=True, slots=True)
+class Direction:
+    """One pass over the sequence.
+
+    start: the states before its first step, each (B, size of the state).
+    parameters: by the keys of the graph.
+    """
+
+    start: tuple[Tensor, ...]
+    parameters: Mapping[str, Tensor]
+
+
+# Outputs (T, B, D * n), and per direction the last states, each (B, size).
+Result: TypeAlias = tuple[Tensor, tuple[tuple[Tensor, ...], ...]]
+Run: TypeAlias = Callable[[Graph, Tensor, Sequence[Direction], Tensor | None], Result]
+
+
+class Engine(Protocol):
+    """Runs layers of any unit.
+
+    name: by which `engine=` asks for it.
+    """
+
+    @property
+    def name(self) -> str: ...
+
+    def missing(self) -> str | None:
+        """Why it cannot run on this machine at all, or None."""
+
+    def problem(self, graph: Graph, x: Tensor, directions: Sequence[Direction]) -> str | None:
+        """Why it cannot run `graph` on `x` (T, B, d), or None."""
+
+    def run(
+        self, graph: Graph, x: Tensor, directions: Sequence[Direction], lengths: Tensor | None
+    ) -> Result:
+        """Runs a layer; the second direction, if there is one, goes backward in time.
+
+        lengths: (B,), or None for T everywhere. Beyond its length a row's output is zero and its
+        states stand still.
+        """
+
+
+def constant(function: Callable[_P, _R]) -> Callable[_P, _R]:
+    """Marks a function that torch.compile calls while it traces, taking what it returns.
+
+    The mark is that of `torch.compiler.assume_constant_result`, which would import the whole
+    compiler: half of the time that `import onegate` then took.
+    """
+    function._dynamo_marked_constant = True  # type: ignore[attr-defined]
+    return function
