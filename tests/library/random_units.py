@@ -84,7 +84,7 @@ class Sketch:
         return trace(self.unit, self.input_size, self.hidden_size, bias)
 
 
-class _Random(Unit):
+class _Random(Unit, abstract=True):
     """Works through `steps`; `results` are positions among the values."""
 
     sizes: ClassVar[dict[str, int]]

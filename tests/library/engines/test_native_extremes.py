@@ -51,7 +51,7 @@ def extremes(dtype: torch.dtype) -> list[float]:
     return [*positive, *(-v for v in positive), NAN]
 
 
-class Formula(Unit):
+class Formula(Unit, abstract=True):
     """A new state out of three: f of the states, which stand still otherwise."""
 
     states = ("h", "a", "b", "c")
