@@ -63,8 +63,15 @@ class Operation:
     def __repr__(self) -> str:
         return f"<operation {self.name}>"
 
+    def __reduce__(self) -> tuple[Callable[[str], Operation], tuple[str]]:
+        return _named, (self.name,)  # a unit may have one as an option, and be pickled
+
 
 OPERATIONS: dict[str, Operation] = {}
+
+
+def _named(name: str) -> Operation:
+    return OPERATIONS[name]
 
 
 def _row(

@@ -32,13 +32,11 @@ Run: TypeAlias = Callable[[Graph, Tensor, Sequence[Direction], Tensor | None], R
 
 
 class Engine(Protocol):
-    """Runs layers of any unit.
-
-    name: by which `engine=` asks for it.
-    """
+    """Runs layers of any unit."""
 
     @property
-    def name(self) -> str: ...
+    def name(self) -> str:
+        """By which `engine=` asks for it."""
 
     def missing(self) -> str | None:
         """Why it cannot run on this machine at all, or None."""

@@ -13,6 +13,7 @@ from typing import Final, Literal
 
 import torch
 
+from onegate.engines import ENGINES
 from onegate.engines.cpu.native import Library, library
 from onegate.lab.train import machine
 from onegate.lowering.spec import FORMAT
@@ -128,7 +129,7 @@ def _engines() -> Iterator[Finding]:
     else:
         advice = f"{_remedy(native)}; until then the reference engine runs, more slowly"
         yield Finding("engines", "native library", native.problem, "hint", advice)
-    yield from _trial(native)
+    yield from _trial()
 
 
 def _remedy(native: Library) -> str:
@@ -151,28 +152,32 @@ def compiler_found() -> str | None:
     return next((found for name in names if name and (found := shutil.which(name))), None)
 
 
-def _trial(native: Library) -> Iterator[Finding]:
+def _trial() -> Iterator[Finding]:
     """Runs a small layer forward and backward on each engine."""
-    expected = _small_run("reference")
+    *others, reference = ENGINES
+    expected = _small_run(reference.name)
+    title = f"{reference.name} engine"
     if all(bool(value.isfinite().all()) for value in expected):
-        yield Finding("engines", "reference engine", "works")
+        yield Finding("engines", title, "works")
     else:
         yield Finding(
-            "engines", "reference engine", "computes no finite numbers", "problem",
+            "engines", title, "computes no finite numbers", "problem",
             "this installation of torch is broken: install it again",
         )  # fmt: skip
-    if native.problem is not None:
-        return
-    pairs = zip(_small_run("fused"), expected, strict=True)
-    # torch's maximum, unlike Python's, is not a number where one of them is not.
-    error = float(torch.stack([(ours - theirs).abs().max() for ours, theirs in pairs]).max())
-    if error < _TOLERANCE:
-        yield Finding("engines", "fused engine", "works, and equals the reference engine")
-    else:
-        yield Finding(
-            "engines", "fused engine", f"differs from the reference engine by {error:.3g}",
-            "problem", 'use engine="reference", and report it with the output of this command',
-        )  # fmt: skip
+    for engine in others:
+        if engine.missing() is not None:
+            continue
+        pairs = zip(_small_run(engine.name), expected, strict=True)
+        # torch's maximum, unlike Python's, is not a number where one of them is not.
+        error = float(torch.stack([(ours - theirs).abs().max() for ours, theirs in pairs]).max())
+        title, same = f"{engine.name} engine", f"the {reference.name} engine"
+        if error < _TOLERANCE:
+            yield Finding("engines", title, f"works, and equals {same}")
+        else:
+            yield Finding(
+                "engines", title, f"differs from {same} by {error:.3g}", "problem",
+                f'use engine="{reference.name}", and report it with the output of this command',
+            )  # fmt: skip
 
 
 def _small_run(engine: str) -> list[torch.Tensor]:

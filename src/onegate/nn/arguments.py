@@ -65,10 +65,8 @@ def dtype(value: Any) -> torch.dtype | None:
 
 def engine(value: str) -> str:
     """`value`, if it names an engine."""
-    if value not in engines.names():
-        raise ValueError(
-            f"engine is {value!r}, expected one of {', '.join(map(repr, engines.names()))}"
-        )
+    if value not in (known := engines.names()):
+        raise ValueError(f"engine is {value!r}, expected one of {', '.join(map(repr, known))}")
     return value
 
 

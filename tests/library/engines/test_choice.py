@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -10,15 +9,17 @@ import torch
 from torch.func import grad, vmap
 
 import onegate
-from onegate.engines import Choice, EngineError, choice, reference
+from onegate import engines
+from onegate.engines import Choice, EngineError, reference
+from onegate.engines.base import Run
+from onegate.engines.cpu import operator
 
 
 @pytest.fixture
-def fused(monkeypatch: pytest.MonkeyPatch) -> SimpleNamespace:
+def fused(monkeypatch: pytest.MonkeyPatch) -> None:
     """A fused engine that takes everything, whatever is built here."""
-    module = SimpleNamespace(run=reference.run, unavailable=lambda *_: None)
-    monkeypatch.setattr(choice, "fused", module)
-    return module
+    monkeypatch.setattr(operator, "_problem", lambda: None)
+    monkeypatch.setattr(type(operator.ENGINE), "run", staticmethod(reference.run))
 
 
 def report(call: Any, x: torch.Tensor, **kwargs: Any) -> Choice:
@@ -30,18 +31,18 @@ def report(call: Any, x: torch.Tensor, **kwargs: Any) -> Choice:
 X = torch.zeros(5, 2, 3)
 
 
-def test_auto_takes_the_fused_engine(fused: SimpleNamespace) -> None:
+def test_auto_takes_the_fused_engine(fused: None) -> None:
     assert str(report(lambda layer: layer, X)) == "fused: float32 on the CPU"
     assert str(report(lambda layer: layer, X.double())) == "fused: float64 on the CPU"
 
 
-def test_reference_is_taken_when_asked_for(fused: SimpleNamespace) -> None:
+def test_reference_is_taken_when_asked_for(fused: None) -> None:
     assert str(report(lambda layer: layer, X, engine="reference")) == (
         "reference: engine='reference' was asked for"
     )
 
 
-def test_fused_is_taken_when_asked_for(fused: SimpleNamespace) -> None:
+def test_fused_is_taken_when_asked_for(fused: None) -> None:
     assert report(lambda layer: layer, X, engine="fused").name == "fused"
 
 
@@ -72,9 +73,7 @@ CASES: dict[str, tuple[Any, torch.Tensor, str]] = {
 
 
 @pytest.mark.parametrize("case", CASES)
-def test_what_it_cannot_run_goes_to_the_reference_with_the_reason(
-    case: str, fused: SimpleNamespace
-) -> None:
+def test_what_it_cannot_run_goes_to_the_reference_with_the_reason(case: str, fused: None) -> None:
     call, x, reason = CASES[case]
     taken = report(call, x)
     assert taken.name == "reference"
@@ -82,7 +81,7 @@ def test_what_it_cannot_run_goes_to_the_reference_with_the_reason(
 
 
 @pytest.mark.parametrize("case", CASES)
-def test_fused_on_demand_raises_the_reason(case: str, fused: SimpleNamespace) -> None:
+def test_fused_on_demand_raises_the_reason(case: str, fused: None) -> None:
     call, x, reason = CASES[case]
     with pytest.raises(EngineError) as raised:
         report(call, x, engine="fused")
@@ -90,8 +89,8 @@ def test_fused_on_demand_raises_the_reason(case: str, fused: SimpleNamespace) ->
     assert reason in str(raised.value)
 
 
-def test_the_engines_own_reason_is_passed_on(fused: SimpleNamespace) -> None:
-    fused.unavailable = lambda *_: "the native engine is not built"
+def test_the_engines_own_reason_is_passed_on(fused: None, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(operator, "_problem", lambda: "the native engine is not built")
     assert report(lambda layer: layer, X) == Choice("reference", "the native engine is not built")
     with pytest.raises(EngineError, match="the native engine is not built; engine='auto'"):
         report(lambda layer: layer, X, engine="fused")
@@ -101,19 +100,19 @@ def test_before_the_first_call() -> None:
     assert str(onegate.MGU(3, 4).engine_report()) == "none: the layer has not run yet"
 
 
-def test_cells_report_too(fused: SimpleNamespace) -> None:
+def test_cells_report_too(fused: None) -> None:
     cell = onegate.MGUCell(3, 4)
     cell(X[0])
     assert cell.engine_report().name == "fused"
 
 
 def test_a_transform_inside_a_compiled_function_is_seen(
-    fused: SimpleNamespace, monkeypatch: pytest.MonkeyPatch
+    fused: None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     layer = onegate.MGU(3, 4)
     taken = []
 
-    def runner(chosen: Choice) -> choice.Run:
+    def runner(chosen: Choice) -> Run:
         taken.append(chosen.name)
         return reference.run
 
@@ -121,3 +120,39 @@ def test_a_transform_inside_a_compiled_function_is_seen(
     xs = torch.zeros(2, 2, 2, 3)
     torch.compile(vmap(lambda x: layer(x)[0]), fullgraph=True, backend="eager")(xs)
     assert taken == ["reference"]
+
+
+class Doubling:
+    """An engine from outside: everything twice, for sequences of more than one step."""
+
+    name = "doubling"
+
+    def missing(self) -> None:
+        return None
+
+    def problem(self, graph: Any, x: torch.Tensor, directions: Any) -> str | None:
+        return "one step is too short for it" if len(x) == 1 else None
+
+    def run(self, graph: Any, x: torch.Tensor, directions: Any, lengths: Any) -> Any:
+        out, last = reference.run(graph, x, directions, lengths)
+        return 2 * out, last
+
+
+def test_an_engine_from_outside(fused: None, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(engines, "ENGINES", list(engines.ENGINES))
+    engines.register(Doubling())
+    assert engines.names() == ["auto", "doubling", "fused", "reference"]
+    layer = onegate.MGU(3, 4)
+    expected, _ = reference_layer(layer)(X)
+    assert torch.equal(layer(X)[0], 2 * expected)
+    assert str(layer.engine_report()) == "doubling: float32 on the CPU"
+    layer(X[:1])
+    assert str(layer.engine_report()) == "fused: one step is too short for it"
+    with pytest.raises(EngineError, match="engine='doubling' cannot run this: one step is too"):
+        report(lambda layer: layer, X[:1], engine="doubling")
+
+
+def reference_layer(layer: onegate.Recurrent) -> onegate.Recurrent:
+    same = onegate.MGU(3, 4, engine="reference")
+    same.load_state_dict(layer.state_dict())
+    return same

@@ -5,7 +5,10 @@ from __future__ import annotations
 import gc
 import json
 import pickle
+import subprocess
+import sys
 import weakref
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -18,7 +21,7 @@ from onegate.engines.cpu.programs import entry_of
 from onegate.language import Affine, Unit, sigmoid, tanh
 from onegate.lowering.program import program
 from onegate.tracing import trace
-from onegate.units import UNITS
+from onegate.units import UNITS, get
 
 T, B, D, N = 4, 3, 5, 9
 
@@ -53,10 +56,10 @@ def test_units_of_one_name_have_programs_of_their_own() -> None:
 
         class Scaled(Unit):
             W_h = Affine()
-            factor = scale
+            _factor = scale
 
             def step(self, x: Any, h: Any) -> Any:
-                return tanh(self.factor * self.W_h[h, x])
+                return tanh(self._factor * self.W_h[h, x])
 
         layers.append(onegate.Recurrent(Scaled, D, N, engine="fused"))
     layers[1].load_state_dict(layers[0].state_dict())
@@ -69,7 +72,22 @@ def test_a_registered_unit_is_found_by_what_the_key_says() -> None:
     named = json.loads(key)
     assert (named["unit"], named["input_size"], named["hidden_size"]) == ("scrn", D, N)
     entry = programs._ENTRIES.pop(key)
-    assert programs.find(key).graph.parameters == entry.graph.parameters
+    found = programs.find(key)
+    assert found is not entry
+    assert found.program == entry.program
+    assert found.graph is entry.graph
+
+
+def test_a_key_of_an_older_version_names_a_registered_unit() -> None:
+    named = {
+        "unit": "scrn",
+        "options": {"alpha": 0.9},
+        "input_size": D,
+        "hidden_size": N,
+        "bias": True,
+    }
+    found = programs.find(json.dumps(named))
+    assert found.graph is trace(get("scrn", alpha=0.9), D, N)
 
 
 def own_unit(number: float) -> type[Unit]:
@@ -138,9 +156,56 @@ class TestUnitsThatAreThrownAway:
         assert programs.find(key) is entry
 
 
-def test_a_unit_of_another_process_is_named() -> None:
+def test_a_unit_of_another_process_that_an_older_version_recorded_is_named() -> None:
     key = json.dumps(
-        {**json.loads(programs.key_of(trace(UNITS["mgu"], D, N))), "unit": "Mine", "process": 1}
+        {
+            "unit": "Mine",
+            "options": {},
+            "input_size": 3,
+            "hidden_size": 4,
+            "bias": True,
+            "process": 1,
+        }
     )
-    with pytest.raises(RuntimeError, match="the unit 'Mine' is not registered and was defined in"):
+    with pytest.raises(RuntimeError, match="the unit 'Mine' is not registered here"):
         programs.find(key)
+
+
+SAVE = """
+import sys, torch, onegate
+from onegate import Affine, tanh
+
+class Own(onegate.Unit):
+    W = Affine()
+    def step(self, x, h):
+        return 0.5 * h + tanh(self.W[h, x])
+
+torch.manual_seed(0)
+layer, x = onegate.Recurrent(Own, 3, 5, engine="fused"), torch.randn(7, 2, 3)
+torch.export.save(torch.export.export(layer, (x,)), sys.argv[1])
+torch.save([x, layer(x)[0].detach()], sys.argv[2])
+"""
+LOAD = """
+import sys, torch, onegate
+x, expected = torch.load(sys.argv[2])
+model = torch.export.load(sys.argv[1]).module()
+assert torch.equal(model(x)[0], expected)
+x.requires_grad_()
+out = model(x)[0].sum()
+(slope,) = torch.autograd.grad(out, x)
+assert slope.abs().max() > 0
+try:
+    torch.autograd.grad(model(x)[0].sum(), x, create_graph=True)
+except RuntimeError as error:
+    print(error)
+"""
+
+
+def test_a_unit_of_ones_own_travels_in_an_exported_model(tmp_path: Path) -> None:
+    files = [str(tmp_path / "model.pt2"), str(tmp_path / "values.pt")]
+    for script in (SAVE, LOAD):
+        done = subprocess.run(
+            [sys.executable, "-c", script, *files], capture_output=True, text=True, check=False
+        )
+        assert done.returncode == 0, done.stderr
+    assert "Own: these derivatives need the unit's equations" in done.stdout
