@@ -24,6 +24,7 @@ def by_name(findings: list[Finding]) -> dict[str, Finding]:
 
 def with_library(monkeypatch: pytest.MonkeyPatch, found: Library) -> dict[str, Finding]:
     monkeypatch.setattr(doctor, "library", lambda: found)
+    monkeypatch.setattr("onegate.engines.cpu.operator._problem", lambda: found.problem)
     return by_name(examine())
 
 

@@ -10,7 +10,7 @@ from torch import Tensor
 
 from onegate.engines import reference
 from onegate.engines.base import Direction, Engine, Run
-from onegate.engines.cpu import operator as cpu
+from onegate.engines.cpu import operator as fused
 from onegate.language import Graph
 
 
@@ -30,7 +30,7 @@ class Choice:
 
 
 # By preference; the last one runs everything.
-ENGINES: Final[list[Engine]] = [cpu.ENGINE, reference.ENGINE]
+ENGINES: Final[list[Engine]] = [fused.ENGINE, reference.ENGINE]
 NOT_RUN: Final = Choice("none", "the layer has not run yet")
 # Layers compare choices by identity, which takes no time.
 _CHOICES: Final[dict[tuple[str, str], Choice]] = {}
