@@ -9,8 +9,6 @@ from typing import Any
 import pytest
 
 from onegate.lab.recipes import (
-    RECIPES,
-    TASKS,
     RecipeError,
     difference,
     from_json,
@@ -19,13 +17,14 @@ from onegate.lab.recipes import (
     to_json,
 )
 from onegate.lab.runs import finished_runs
+from onegate.lab.tasks import TASKS
 
 ROWS = recipe("mnist_rows", "flow", "mgu")
 
 
 @pytest.mark.parametrize("task", TASKS)
 def test_json_round_trip(task: str) -> None:
-    for build in RECIPES[task].values():
+    for build in TASKS[task].recipes.values():
         made = build("gru")
         again = from_json(json.loads(json.dumps(to_json(made))))
         assert again == made

@@ -7,9 +7,10 @@ import dataclasses
 import pytest
 
 from onegate import units
-from onegate.lab.recipes import RECIPES, TASKS, RecipeError, recipe, values
+from onegate.lab.recipes import RecipeError, recipe, values
+from onegate.lab.tasks import TASKS
 
-EVERY = [(task, name) for task in TASKS for name in RECIPES[task]]
+EVERY = [(task, name) for task in TASKS for name in TASKS[task].recipes]
 
 
 @pytest.mark.parametrize(("task", "name"), EVERY)
@@ -29,7 +30,7 @@ def test_reasons_name_fields_that_exist(task: str, name: str) -> None:
 def test_three_recipes_where_the_flow_makes_sense() -> None:
     for task in TASKS:
         expected = {"paper", "tuned"} | ({"flow"} if task not in ("adding", "ptb") else set())
-        assert set(RECIPES[task]) == expected
+        assert set(TASKS[task].recipes) == expected
 
 
 @pytest.mark.parametrize(
@@ -52,7 +53,7 @@ def test_paper_recipes_follow_section_4(task: str, batch: int, lr: float, moment
 @pytest.mark.parametrize("task", ["mnist_rows", "imdb"])
 def test_flow_runs_for_the_paper_s_flow_time(task: str) -> None:
     asked, flow = recipe(task, "paper", "mgu"), recipe(task, "flow", "mgu")
-    updates_an_epoch = -(-asked.data.train // asked.batch_size)
+    updates_an_epoch = -(-vars(asked.data)["train"] // asked.batch_size)
     updates = asked.updates(asked.length, updates_an_epoch)
     # s = updates x lr / (1 - momentum), to the rounding of the flow's own step.
     assert updates * 1e-8 / 0.01 == pytest.approx(flow.length, rel=1e-2)
