@@ -34,7 +34,7 @@ def axis(group: Group) -> Axis:
     the paper's training, of which the recipe `paper` has the number of epochs.
     """
     task = TASKS[group.task]
-    if group.recipe.clock == "flow_time" and "flow" not in task.recipes:
+    if group.recipe.clock == "flow_time" and not {"flow", "paper"} <= task.recipes.keys():
         return Axis("flow_time", "flow time s")
     if group.recipe.clock == "flow_time":
         flow, paper = (recipes.recipe(group.task, name, "mgu") for name in ("flow", "paper"))
