@@ -1,4 +1,4 @@
-"""A task of one's own: name the first symbol of a sequence, twenty symbols later.
+"""A task of one's own: name the first symbol of a sequence, a dozen symbols later.
 
 python examples/own_task.py
 """
@@ -21,7 +21,7 @@ class FirstSymbol(Task):
     """Accuracy is the metric of a task that names no other."""
 
     name = "first_symbol"
-    about = "Twenty random symbols are read: which was the first?"
+    about = "Twelve random symbols are read: which was the first?"
     vocabulary = classes = ("a", "b", "c", "d", "e", "f")
 
     def sets(self, options: Any) -> dict[Any, Any]:
@@ -29,14 +29,14 @@ class FirstSymbol(Task):
         rng = np.random.default_rng(options.seed)
         sets = {}
         for split in ("train", "valid", "test"):
-            words = rng.integers(len(self.vocabulary), size=(getattr(options, split), 20))
+            words = rng.integers(len(self.vocabulary), size=(getattr(options, split), 12))
             sets[split] = words, words[:, 0]
         return sets
 
 
 def main() -> None:
     """Trains 64 hidden units of MGU for some seconds."""
-    asked = override(recipe("first_symbol", "default", "mgu"), ["length=40"])
+    asked = override(recipe("first_symbol", "default", "mgu"), ["length=25"])
     with tempfile.TemporaryDirectory() as folder:
         result = train(asked, Path(folder))
     print(f"accuracy on the test set: {result['test_accuracy']:.1%}")

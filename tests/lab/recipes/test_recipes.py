@@ -8,6 +8,7 @@ import pytest
 
 from onegate import units
 from onegate.lab.recipes import RecipeError, recipe, values
+from onegate.lab.runs import run_name
 from onegate.lab.tasks import TASKS
 
 EVERY = [(task, name) for task in TASKS for name in TASKS[task].recipes]
@@ -98,3 +99,28 @@ def test_a_flow_needs_plain_steps() -> None:
     made = recipe("mnist_rows", "flow", "mgu")
     with pytest.raises(RecipeError, match="only plain steps"):
         dataclasses.replace(made, optimizer=recipe("mnist_rows", "tuned", "mgu").optimizer)
+
+
+# Runs on disk bear these names, and are found by them when they are resumed.
+RUN_NAMES = """
+adding-paper-mgu-100-s0-2c8b06c8
+adding-tuned-mgu-100-s0-d0827bb3
+imdb-paper-mgu-100-s0-b7702d89
+imdb-flow-mgu-100-s0-9be94bc8
+imdb-tuned-mgu-100-s0-098dae25
+mnist_rows-paper-mgu-100-s0-9031f144
+mnist_rows-flow-mgu-100-s0-025dc180
+mnist_rows-tuned-mgu-100-s0-2fbe5596
+mnist_pixels-paper-mgu-100-s0-77d85316
+mnist_pixels-flow-mgu-100-s0-dd91198d
+mnist_pixels-tuned-mgu-100-s0-ae0e5cfe
+mnist_permuted-paper-mgu-100-s0-c0b5b8e2
+mnist_permuted-flow-mgu-100-s0-53c7cefd
+mnist_permuted-tuned-mgu-100-s0-831e231f
+ptb-paper-mgu-500-s0-ab9d3f20
+ptb-tuned-mgu-500-s0-27d85782
+"""
+
+
+def test_runs_keep_their_names() -> None:
+    assert [run_name(recipe(task, name, "mgu")) for task, name in EVERY] == RUN_NAMES.split()
