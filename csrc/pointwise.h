@@ -2,6 +2,7 @@
 // first-level cache, so that reading and writing scratch costs little beside the arithmetic.
 #pragma once
 
+#include "operations.h"
 #include "program.h"
 #include "vector.h"
 
@@ -36,26 +37,27 @@ OG_INLINE void each(T* d, const T* a, const T* b, const T* c, int64_t n, F f) {
                n - i);
 }
 
+// d = f(a, b, c), of which only the first `operands` are there.
+template <int operands, class T, class F>
+OG_INLINE void apply(T* d, const T* a, const T* b, const T* c, int64_t n, F f) {
+  using V = Vec<T>;
+  if constexpr (operands == 1) each(d, a, n, [f](V x) { return f(x, x, x); });
+  if constexpr (operands == 2) each(d, a, b, n, [f](V x, V y) { return f(x, y, y); });
+  if constexpr (operands == 3) each(d, a, b, c, n, f);
+}
+
 template <class T>
 void execute(Op op, T* d, const T* a, const T* b, const T* c, int64_t n) {
   using V = Vec<T>;
   switch (op) {
-    case Op::kCopy: return each(d, a, n, [](V x) { return x; });
-    case Op::kAdd: return each(d, a, b, n, [](V x, V y) { return x + y; });
-    case Op::kSub: return each(d, a, b, n, [](V x, V y) { return x - y; });
-    case Op::kMul: return each(d, a, b, n, [](V x, V y) { return x * y; });
-    case Op::kNeg: return each(d, a, n, [](V x) { return -x; });
-    case Op::kSigmoid: return each(d, a, n, [](V x) { return sigmoid<T>(x); });
-    case Op::kTanh: return each(d, a, n, [](V x) { return tanh<T>(x); });
-    case Op::kRelu: return each(d, a, n, [](V x) { return relu<T>(x); });
-    case Op::kLerp: return each(d, a, b, c, n, [](V g, V x, V y) { return g * (y - x) + x; });
-    case Op::kMulAdd: return each(d, a, b, c, n, [](V x, V y, V z) { return x * y + z; });
-    case Op::kMulSub: return each(d, a, b, c, n, [](V x, V y, V z) { return x * y - z; });
-    case Op::kNegMulAdd: return each(d, a, b, c, n, [](V x, V y, V z) { return z - x * y; });
-    case Op::kDSigmoid: return each(d, a, b, n, [](V g, V s) { return g * (s - s * s); });
-    case Op::kDTanh: return each(d, a, b, n, [](V g, V y) { return g - g * (y * y); });
-    case Op::kDRelu: return each(d, a, b, n, [](V g, V y) { return y > T{0} ? g : V{}; });
-    case Op::kReduce: return;  // sums over rows: see run_block
+#define OG_CASE(code, name, operands, value)                       \
+  case Op::name:                                                   \
+    return apply<operands>(d, a, b, c, n, [](V x, V y, V z) -> V { \
+      (void)x, (void)y, (void)z;                                   \
+      return value;                                                \
+    });
+    OG_OPERATIONS(OG_CASE)
+#undef OG_CASE
   }
 }
 
@@ -92,7 +94,7 @@ OG_INLINE void run_block(const std::vector<Instruction>& run, const Frame<T>& f,
     const T* c = i.args[2] < 0 ? nullptr : f.place(i.args[2], row);
     const int64_t width = f.slots[i.args[0]].width;
     const Columns columns = f.columns[i.args[0]];
-    if (i.op == Op::kReduce) {
+    if (i.op == Op::reduce) {
       add_rows(f.sums[i.dst], a, rows, width, columns);
       continue;
     }

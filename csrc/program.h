@@ -1,22 +1,56 @@
 // A checked program: what a step computes, forward and backward. See graph/program.py.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <string>
 #include <vector>
 
-constexpr int64_t kFormat = 1;
+#include "operations.h"
+
+constexpr int64_t kFormat = 2;
+
+// Sums and products of sizes; one that does not fit is the largest number there is.
+inline int64_t plus(int64_t a, int64_t b) {
+  int64_t sum;
+  return __builtin_add_overflow(a, b, &sum) ? INT64_MAX : sum;
+}
+inline int64_t times(int64_t a, int64_t b) {
+  int64_t product;
+  return __builtin_mul_overflow(a, b, &product) ? INT64_MAX : product;
+}
+
+// No size that comes of a program and a call within these limits overflows.
+constexpr int64_t kMaxNumbers = int64_t{1} << 40;   // of a program's row, its parameters, its step
+constexpr int64_t kMaxRowSteps = int64_t{1} << 48;  // of a call
+constexpr int64_t kMaxTensor = int64_t{1} << 59;    // numbers from a tensor's first to its last
+constexpr int32_t kMaxThreads = 1024;
 
 enum class Space : int32_t {
   kInput, kPrev, kNext, kKeep, kTemp, kChunk, kVector, kConstant, kGradNext, kGradPrev, kGradInput
 };
 constexpr int64_t kSpaces = 11;
 
-enum class Op : int32_t {
-  kCopy, kAdd, kSub, kMul, kNeg, kSigmoid, kTanh, kRelu, kLerp, kMulAdd, kMulSub, kNegMulAdd,
-  kDSigmoid, kDTanh, kDRelu, kReduce
+#define OG_NUMBER(code, name, operands, value) name = code,
+enum class Op : int32_t { OG_OPERATIONS(OG_NUMBER) };
+#undef OG_NUMBER
+
+struct Operation {
+  int32_t opcode;
+  const char* name;
+  int32_t operands;
 };
-constexpr int64_t kOps = 16;
+#define OG_ROW(code, name, operands, value) {code, #name, operands},
+constexpr Operation kOperations[] = {OG_OPERATIONS(OG_ROW)};
+#undef OG_ROW
+constexpr int64_t kOps = sizeof kOperations / sizeof kOperations[0];
+
+constexpr bool numbered_in_order() {
+  for (int32_t i = 0; i < kOps; ++i)
+    if (kOperations[i].opcode != i) return false;
+  return true;
+}
+static_assert(numbered_in_order(), "operations.h lists opcodes from 0 up");
 
 struct Slot {
   Space space;
@@ -70,9 +104,16 @@ struct og_program {
   std::vector<MapSums> maps;
   int64_t widest = 1;                  // width of the widest slot
   int64_t multiplications = 0;         // of the forward step, per row
+  int64_t numbers = 0;                 // of all that a row of a step may need, at least
 
   // Per step and row: the kept values, and the states other than the output.
   int64_t kept_per_row() const;
+
+  // Whether a call may have so many rows and steps.
+  bool fits(int64_t directions, int64_t steps, int64_t rows) const {
+    const int64_t all = times(times(directions, steps), rows);
+    return all <= kMaxRowSteps && times(all, std::max(numbers, multiplications)) <= kMaxTensor;
+  }
 };
 
 // Reads and checks a program; on error the result is null and `error` says why.

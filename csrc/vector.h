@@ -32,6 +32,17 @@ template <class T> OG_INLINE Vec<T> load(const T* p) {
 template <class T> OG_INLINE void store(T* p, Vec<T> v) { std::memcpy(p, &v, sizeof v); }
 template <class T> OG_INLINE Vec<T> splat(T x) { return x - Vec<T>{}; }
 
+// v as a value of its own: a product is rounded before it is added to, as the equations have it. Drawn
+// into the sum (fused multiply-add) it would overflow elsewhere than in the reference engine.
+template <class V> OG_INLINE V rounded(V v) {
+#if defined(__x86_64__) || defined(__i386__)
+  __asm__("" : "+x"(v));
+#elif defined(__aarch64__)
+  __asm__("" : "+w"(v));
+#endif
+  return v;
+}
+
 // The first `count` lanes (0 <= count <= lanes); the others are zero.
 template <class T> OG_INLINE Vec<T> load_part(const T* p, int64_t count) {
   T lanes[kLanes<T>] = {};
@@ -46,18 +57,19 @@ template <class T> OG_INLINE void store_part(T* p, Vec<T> v, int64_t count) {
 
 // Range reduction x = n ln2 + r, |r| <= ln2 / 2, and the Taylor series of exp(r) - 1: the first
 // term left out is below half a unit in the last place. Adding `magic` rounds to an integer, which
-// then stands in the low bits of the sum.
+// then stands in the low bits of the sum. overflow: (bias + 2) ln2, where half of exp is infinite; flat:
+// where 1 is no longer changed by exp(-x).
 template <class T> struct ExpConstants;
 template <> struct ExpConstants<float> {
   static constexpr float magic = 12582912.0f, log2e = 1.44269504f;
   static constexpr float ln2_high = 0.693145752f, ln2_low = 1.42860677e-6f;
-  static constexpr float limit = 87.0f, tanh_limit = 20.0f;
+  static constexpr float overflow = 89.4159863f, flat = 20.0f;
   static constexpr int mantissa = 23, bias = 127, degree = 7;
 };
 template <> struct ExpConstants<double> {
   static constexpr double magic = 6755399441055744.0, log2e = 1.4426950408889634;
   static constexpr double ln2_high = 0.69314718036912382, ln2_low = 1.9082149292705877e-10;
-  static constexpr double limit = 708.0, tanh_limit = 44.0;
+  static constexpr double overflow = 710.47586007394386, flat = 44.0;
   static constexpr int mantissa = 52, bias = 1023, degree = 13;
 };
 
@@ -74,36 +86,40 @@ template <class T, int k> struct Taylor {  // sum over j >= k of r^(j-k) / j!
   }
 };
 
-template <class T> struct Scaled {  // exp(x) = scale * (1 + rest)
-  Vec<T> scale, rest;
+template <class T> struct Scaled {  // exp(x) = 2^shift scale (1 + rest), with rest = tail r
+  Vec<T> scale, tail, r;
 };
 
 // A NaN passes through every comparison below as false, and so through to the result.
-template <class T> OG_INLINE Scaled<T> exp_parts(Vec<T> x, T limit) {
+template <class T, int shift> OG_INLINE Scaled<T> exp_parts(Vec<T> x, T low, T high) {
   using C = ExpConstants<T>;
-  x = x > limit ? splat<T>(limit) : x;
-  x = x < -limit ? splat<T>(-limit) : x;
+  x = x > high ? splat<T>(high) : x;
+  x = x < low ? splat<T>(low) : x;
   const Vec<T> shifted = x * C::log2e + C::magic;
   const Vec<T> n = shifted - C::magic;
   const Vec<T> r = (x - n * C::ln2_high) - n * C::ln2_low;
   VecInt<T> bits;
   std::memcpy(&bits, &shifted, sizeof bits);
-  bits = (bits << C::mantissa) + (typename Lanes<T>::Int{C::bias} << C::mantissa);
+  bits = (bits << C::mantissa) + (typename Lanes<T>::Int{C::bias - shift} << C::mantissa);
   Scaled<T> parts;
   std::memcpy(&parts.scale, &bits, sizeof bits);
-  parts.rest = Taylor<T, 1>::at(r) * r;
+  parts.tail = Taylor<T, 1>::at(r);
+  parts.r = r;
   return parts;
 }
 
+// Half of exp(-x), which is infinite only where the result is 0.
 template <class T> OG_INLINE Vec<T> sigmoid(Vec<T> x) {
-  const Scaled<T> e = exp_parts<T>(-x, ExpConstants<T>::limit);
-  return T{1} / (e.scale * e.rest + (e.scale + T{1}));
+  using C = ExpConstants<T>;
+  const Scaled<T> e = exp_parts<T, 1>(-x, -C::flat, C::overflow);
+  return T{0.5} / (e.scale * (e.tail * e.r + T{1}) + T{0.5});
 }
 
 // tanh(x) = m / (m + 2) with m = exp(2x) - 1, formed without cancellation near 0.
 template <class T> OG_INLINE Vec<T> tanh(Vec<T> x) {
-  const Scaled<T> e = exp_parts<T>(x + x, ExpConstants<T>::tanh_limit);
-  const Vec<T> m = e.scale * e.rest + (e.scale - T{1});
+  using C = ExpConstants<T>;
+  const Scaled<T> e = exp_parts<T, 0>(x + x, -C::flat, C::flat);
+  const Vec<T> m = e.scale * (e.tail * e.r) + (e.scale - T{1});
   return m / (m + T{2});
 }
 

@@ -118,17 +118,19 @@ sigmoid = _function("sigmoid", 5, torch.sigmoid, lambda g, y, a: (dsigmoid(g, y)
 tanh = _function("tanh", 6, torch.tanh, lambda g, y, a: (dtanh(g, y),), r"\tanh")
 relu = _function("relu", 7, torch.relu, lambda g, y, a: (drelu(g, y),), r"\mathrm{ReLU}", "ReLU")
 
-# What the lowering makes of them.
+# What the lowering makes of them. Each is computed as it is written here: a shorter form, such as
+# a + g (b - a), would be infinite or not a number where the equations are not.
 _row("copy", 0, 1, lambda a: a)
-_row("lerp", 8, 3, lambda g, a, b: a + g * (b - a),  # (1 - g) a + g b
-     lambda d, y, g, a, b: (d * (b - a), d - d * g, d * g))
+_row("lerp", 8, 3, lambda g, a, b: (1 - g) * a + g * b,
+     lambda d, y, g, a, b: (d * b - d * a, rest(g, d), d * g))
 _row("muladd", 9, 3, lambda a, b, c: a * b + c)
 _row("mulsub", 10, 3, lambda a, b, c: a * b - c)
 _row("negmuladd", 11, 3, lambda a, b, c: c - a * b)
-dsigmoid: Operation = _row("dsigmoid", 12, 2, lambda g, y: g * y * (1 - y))
-dtanh: Operation = _row("dtanh", 13, 2, lambda g, y: g * (1 - y * y))
-drelu: Operation = _row("drelu", 14, 2, lambda g, y: torch.where(y > 0, g, torch.zeros_like(g)))
-_row("reduce", 15, 1, lambda a: a.sum(0))  # over rows and steps, to a parameter's gradient
+rest: Operation = _row("rest", 12, 2, lambda g, a: (1 - g) * a)
+dsigmoid: Operation = _row("dsigmoid", 13, 2, lambda g, y: g * (y - y * y))
+dtanh: Operation = _row("dtanh", 14, 2, lambda g, y: g * (1 - y * y))
+drelu: Operation = _row("drelu", 15, 2, lambda g, y: torch.where(y <= 0, 0.0, g))
+_row("reduce", 16, 1, lambda a: a.sum(0))  # over rows and steps, to a parameter's gradient
 # fmt: on
 
 # What may stand in equations.

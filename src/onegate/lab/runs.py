@@ -3,7 +3,8 @@
     recipe.json     what was asked for
     machine.json    where it ran: versions, threads, engine, commit, processor
     metrics.jsonl   one object a line: update, epoch, train_loss, valid_accuracy, ...
-    status.json     running, stopped, failed or done; the result of a run that is done
+    status.json     running, stopped, failed or done; of a run that is done the result, and the
+                    number and digest of the lines of metrics.jsonl
     checkpoints/    see onegate.lab.train.checkpoints
     lock            held by the process that writes here
 
@@ -12,6 +13,7 @@ A run is complete only when its status says `done`.
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import json
 import os
@@ -22,7 +24,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import IO, Any, Literal, TypeVar
+from typing import IO, Any, Literal, TypeVar, get_args
 
 import torch
 
@@ -35,9 +37,74 @@ Metrics = Mapping[str, float]
 # Seconds between two looks at a lock that somebody holds.
 _BETWEEN_TRIES = 0.2
 
+# What the files of a run hold, as `files.require` reads it.
+LINES = {"lines": int, "sha256": str}
+_RECIPE: dict[str, Any] = {
+    "data": {},
+    "model": {"unit_options?": {}},
+    "optimizer": {},
+    "schedule": {},
+}
+_MACHINE: dict[str, Any] = {"resumed_with?": [{}]}
+_LINE: dict[Any, Any] = {"update": int, ...: float}
+_RESULT: dict[Any, Any] = {
+    "update": int,
+    "parameters_paper?": (None, int),
+    "time_shares?": dict.fromkeys(("forward", "backward", "optimizer", "evaluation", ...), float),
+    ...: float,
+}
+_STATUS: dict[str, Any] = {
+    "state": set(get_args(State)),
+    "update?": int,
+    "error?": str,
+    "result?": _RESULT,
+    "metrics?": LINES,
+}
+_COMPARISON: dict[str, Any] = {
+    **dict.fromkeys(("task", "recipe", "match", "metric"), str),
+    "settings?": [str],  # versions before this field had none
+    "units": [
+        {
+            "unit": str,
+            "hidden_size": int,
+            "metric_values": [float],
+            "seconds_per_epoch": float,
+            "parameters": int,
+            "parameters_paper": (None, int),
+            "runs": [str],
+        }
+    ],
+}
+
 
 class RunError(ValueError):
     """A run folder cannot be used as asked."""
+
+
+def read(path: Path, kind: Any) -> dict[str, Any]:
+    """The JSON object in a file of a run, of a kind as `files.require` has them."""
+    try:
+        return files.read_json(path, kind)
+    except FileNotFoundError:
+        raise RunError(f"{path.parent} holds no run: {path.name} is missing") from None
+    except ValueError as error:
+        raise RunError(str(error)) from None
+
+
+class MetricLines:
+    """The lines of a metrics.jsonl that are known to be written: how many, and their digest."""
+
+    def __init__(self) -> None:
+        self._count, self._digest = 0, hashlib.sha256()
+
+    def add(self, content: bytes) -> None:
+        """Counts whole lines that follow those counted before."""
+        self._count += content.count(b"\n")
+        self._digest.update(content)
+
+    def note(self) -> dict[str, Any]:
+        """What a checkpoint, or the status of a finished run, says of the lines."""
+        return {"lines": self._count, "sha256": self._digest.hexdigest()}
 
 
 class RunFolder:
@@ -47,6 +114,7 @@ class RunFolder:
         self.path = path
         self.checkpoints = Checkpoints(path / "checkpoints")
         self._metrics = path / "metrics.jsonl"
+        self._lines = MetricLines()
 
     @contextmanager
     def locked(self, patience: float = 0.0) -> Iterator[None]:
@@ -93,7 +161,11 @@ class RunFolder:
 
     def recipe(self) -> Recipe:
         """The recipe of the run that was started here."""
-        return recipes.from_json(files.read_json(self.path / "recipe.json"))
+        path = self.path / "recipe.json"
+        try:
+            return recipes.from_json(read(path, _RECIPE))
+        except recipes.RecipeError as error:
+            raise RunError(f"{path}: {error}; it was damaged or edited") from None
 
     def start(self, recipe: Recipe) -> None:
         """Notes the recipe of a new run."""
@@ -105,7 +177,7 @@ class RunFolder:
         if not path.exists():
             files.write_json(path, machine)
             return []
-        started = files.read_json(path)
+        started = read(path, _MACHINE)
         resumed = started.get("resumed_with", [])
         before = {**started, **(resumed[-1] if resumed else {})}
         changed = {key: value for key, value in machine.items() if before.get(key) != value}
@@ -114,27 +186,59 @@ class RunFolder:
         return [f"{key}: {started.get(key)!r}, now {value!r}" for key, value in changed.items()]
 
     def append_metrics(self, metrics: Metrics) -> None:
-        """Adds a line to metrics.jsonl."""
-        with self._metrics.open("a", encoding="utf-8") as file:
-            file.write(json.dumps(metrics) + "\n")
+        """Adds a line to metrics.jsonl, on the disk before any checkpoint that counts it."""
+        line = (json.dumps(metrics, allow_nan=False) + "\n").encode()
+        files.append(self._metrics, line)
+        self._lines.add(line)
 
     def metrics(self) -> list[dict[str, float]]:
-        """The whole lines of metrics.jsonl."""
+        """The lines of metrics.jsonl, which have to be those that were written."""
+        _noted_lines(self._metrics, self.metric_lines())
         return _read_metrics(self._metrics)
 
-    def keep_metrics_until(self, update: int) -> None:
-        """Drops the lines that a run resumed at `update` will write again, and broken ones."""
-        kept = [m for m in self.metrics() if m["update"] <= update]
-        files.write(self._metrics, "".join(json.dumps(m) + "\n" for m in kept).encode())
+    def metric_lines(self) -> dict[str, Any]:
+        """The number and the digest of the lines of metrics.jsonl, as they were written."""
+        return self._lines.note()
+
+    def keep_metrics(self, noted: Mapping[str, Any] | None, update: int) -> None:
+        """Drops the lines that a resumed run will write again, and half a line at the end.
+
+        noted: the lines that the run had, as `metric_lines` gives them, or None for a checkpoint of
+            versions that did not count them: then the lines up to `update`, the last evaluation.
+
+        Raises `RunError` if lines are missing or changed.
+        """
+        kept = self._lines_until(update) if noted is None else _noted_lines(self._metrics, noted)
+        files.write(self._metrics, kept)
+        self._lines = MetricLines()
+        self._lines.add(kept)
+
+    def _lines_until(self, update: int) -> bytes:
+        lines = _read_metrics(self._metrics) if update else []
+        kept = [m for m in lines if m["update"] <= update]
+        if (kept[-1]["update"] if kept else 0) != update:
+            raise RunError(
+                f"{self._metrics} has no line of update {update}, which the run had evaluated; "
+                f"{_RESTORE}"
+            )
+        return "".join(json.dumps(m) + "\n" for m in kept).encode()
 
     def status(self) -> dict[str, Any]:
         """The content of status.json, empty if there is none."""
         path = self.path / "status.json"
-        return files.read_json(path) if path.exists() else {}
+        return _read_status(path) if path.exists() else {}
 
     def is_done(self) -> bool:
         """Whether the run is finished."""
         return bool(self.status().get("state") == "done")
+
+    def result(self) -> dict[str, Any]:
+        """The result of a finished run, whose metrics are all there."""
+        status = self.status()
+        if status.get("state") != "done":
+            raise RunError(f"{self.path} holds no finished run: it has to be trained to its end")
+        _require_all_lines(self._metrics, status)
+        return dict(status["result"])
 
     def note_status(self, state: State, **more: Any) -> None:
         """Replaces status.json."""
@@ -164,7 +268,7 @@ class WatchedFolder(RunFolder):
     def append_metrics(self, metrics: Metrics) -> None:
         """Nothing is written."""
 
-    def keep_metrics_until(self, update: int) -> None:
+    def keep_metrics(self, noted: Mapping[str, Any] | None, update: int) -> None:
         """Nothing is written."""
 
     def note_status(self, state: State, **more: Any) -> None:
@@ -177,17 +281,69 @@ class _WatchedCheckpoints(Checkpoints):
     def remove_after(self, update: int) -> None: ...
 
 
+_RESTORE = "put the whole file back, or start the run anew in another folder with --run"
+
+
+def _metric_bytes(path: Path) -> bytes:
+    try:
+        return path.read_bytes()
+    except FileNotFoundError:
+        return b""
+    except OSError as error:
+        raise RunError(f"{path} cannot be read: {error.strerror or error}") from None
+
+
 def _read_metrics(path: Path) -> list[dict[str, float]]:
-    """The lines up to the first broken one: a killed process may have written half a line."""
-    lines: list[dict[str, float]] = []
-    if not path.exists():
-        return lines
-    for line in path.read_text(encoding="utf-8").splitlines():
-        try:
-            lines.append(json.loads(line))
-        except ValueError:
-            break
+    """The lines of metrics.jsonl; a killed process may have left half a line at the end."""
+    *whole, rest = _metric_bytes(path).split(b"\n")
+    lines = [_metric_line(path, number, text) for number, text in enumerate(whole, start=1)]
+    with contextlib.suppress(RunError):
+        lines += [_metric_line(path, len(whole) + 1, rest)] if rest else []
     return lines
+
+
+def _metric_line(path: Path, number: int, text: bytes) -> dict[str, float]:
+    try:
+        line: dict[str, float] = files.parse_json(text)
+        files.require(line, _LINE, "")
+    except ValueError as error:
+        raise RunError(
+            f"{path}, line {number}: {error}; it was damaged or edited: {_RESTORE}"
+        ) from None
+    return line
+
+
+def _noted_lines(path: Path, noted: Mapping[str, Any]) -> bytes:
+    """The bytes of the lines that were noted; a `RunError` if they are not there as written."""
+    lines = _metric_bytes(path).split(b"\n")[:-1]
+    kept = b"".join(line + b"\n" for line in lines[: noted["lines"]])
+    if len(lines) < noted["lines"]:
+        raise RunError(
+            f"{path} has {len(lines)} whole lines, expected {noted['lines']}, which the run had "
+            f"written; {_RESTORE}"
+        )
+    if hashlib.sha256(kept).hexdigest() != noted["sha256"]:
+        raise RunError(
+            f"{path} was changed: its first {noted['lines']} lines, of {len(lines)}, are not those "
+            f"that the run had written; {_RESTORE}"
+        )
+    return kept
+
+
+def _require_all_lines(path: Path, status: Mapping[str, Any]) -> None:
+    """Raises `RunError` unless the metrics are those of a finished run; older ones did not note."""
+    if "metrics" in status and _noted_lines(path, status["metrics"]) != _metric_bytes(path):
+        raise RunError(
+            f"{path} has more than the {status['metrics']['lines']} lines that the finished run "
+            f"had written; {_RESTORE}"
+        )
+
+
+def _read_status(path: Path) -> dict[str, Any]:
+    status = read(path, _STATUS)
+    if status["state"] == "done" and "result" not in status:
+        raise RunError(f"{path} says done, but result is missing; it was damaged or edited")
+    return status
 
 
 @dataclass(frozen=True)
@@ -209,16 +365,17 @@ class Run:
     @classmethod
     def read(cls, folder: Path) -> Run:
         """The run in a folder; a `RunError` says what is missing."""
-        for name in ("recipe.json", "status.json"):
-            if not (folder / name).is_file():
-                raise RunError(f"{folder} holds no run: {name} is missing")
-        status = files.read_json(folder / "status.json")
+        recipe = RunFolder(folder).recipe()
+        status = _read_status(folder / "status.json")
         machine = folder / "machine.json"
+        metrics = folder / "metrics.jsonl"
+        if status["state"] == "done":
+            _require_all_lines(metrics, status)
         return cls(
             folder=folder,
-            recipe=RunFolder(folder).recipe(),
-            machine=files.read_json(machine) if machine.is_file() else {},
-            metrics=tuple(_read_metrics(folder / "metrics.jsonl")),
+            recipe=recipe,
+            machine=read(machine, _MACHINE) if machine.exists() else {},
+            metrics=tuple(_read_metrics(metrics)),
             state=status["state"],
             result=status.get("result", {}),
         )
@@ -244,8 +401,6 @@ class Run:
         }
 
 
-# What reading a damaged file can end in.
-_DAMAGE = (ValueError, KeyError, TypeError, AttributeError, OSError)
 _T = TypeVar("_T")
 
 
@@ -262,9 +417,8 @@ def _readable(read: Callable[[Path], _T], paths: Iterable[Path]) -> list[_T]:
     for path in paths:
         try:
             found.append(read(path))
-        except _DAMAGE as error:
-            reason = f"{error} is missing" if isinstance(error, KeyError) else str(error)
-            warnings.warn(f"{path} is damaged and left out: {reason}", stacklevel=3)
+        except (ValueError, OSError) as error:
+            warnings.warn(f"{path} is damaged and left out: {error}", stacklevel=3)
     return found
 
 
@@ -332,21 +486,18 @@ class Comparison:
     @classmethod
     def read(cls, path: Path) -> Comparison:
         """The comparison that `write` stored."""
-        content = files.read_json(path)
+        content = read(path, _COMPARISON)
         rows = [
             ComparedUnit(
-                unit=row["unit"],
-                hidden_size=row["hidden_size"],
-                metric_values=tuple(row["metric_values"]),
-                seconds_per_epoch=row["seconds_per_epoch"],
-                parameters=row["parameters"],
-                parameters_paper=row["parameters_paper"],
-                runs=tuple(row["runs"]),
+                **{name: row[name] for name in _COMPARISON["units"][0]}
+                | {"metric_values": tuple(row["metric_values"]), "runs": tuple(row["runs"])}
             )
-            for row in content.pop("units")
+            for row in content["units"]
         ]
-        settings = tuple(content.pop("settings", ()))  # versions before this field had none
-        return cls(**content, units=tuple(rows), settings=settings)
+        if not rows or not all(row.metric_values for row in rows):
+            raise RunError(f"{path} compares nothing; it was damaged or edited")
+        named = {name: content[name] for name in ("task", "recipe", "match", "metric")}
+        return cls(**named, units=tuple(rows), settings=tuple(content.get("settings", ())))
 
 
 def comparisons(folder: Path) -> list[Comparison]:

@@ -104,5 +104,5 @@ def _fused(builder: Builder, term: Value, single: set[Value]) -> Value:
     elif term.op == "mul":
         for rest, other in (term.args, term.args[::-1]):
             if drawn_in(rest, "sub") and _is_one_minus(rest, rest.args[1]):
-                return builder.make("negmuladd", (rest.args[1], other, other), term.size)
+                return builder.make("rest", (rest.args[1], other), term.size)
     return term

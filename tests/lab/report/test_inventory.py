@@ -83,18 +83,60 @@ def test_a_recipe_that_no_version_knows_is_named(tmp_path: Path, run: Path) -> N
 
 def test_a_status_without_state_is_named(tmp_path: Path, run: Path) -> None:
     (run / "status.json").write_text("{}")
-    assert why_damaged(tmp_path) == "state is missing"
+    assert "status.json: state is missing" in why_damaged(tmp_path)
 
 
 def test_an_unknown_state_is_named(tmp_path: Path, run: Path) -> None:
     edit(run / "status.json", state="finished")
-    assert "'finished'" in why_damaged(tmp_path)
+    assert 'state is "finished", expected one of done, failed' in why_damaged(tmp_path)
 
 
-@pytest.mark.parametrize("result", [{}, {"test_mse": None}, {"test_mse": float("nan")}])
-def test_done_without_a_result_is_named(tmp_path: Path, run: Path, result: Any) -> None:
+@pytest.mark.parametrize(
+    ("result", "why"),
+    [
+        ({}, "result.update is missing"),
+        ({"update": 1}, "says done, but its test_mse is None"),
+        ({"update": 1, "test_mse": None}, "result.test_mse is null, expected a number"),
+        ({"update": 1, "test_mse": float("nan")}, "NaN is no finite number"),
+    ],
+)
+def test_done_without_a_result_is_named(tmp_path: Path, run: Path, result: Any, why: str) -> None:
     edit(run / "status.json", result=result)
-    assert "says done, but its test_mse is" in why_damaged(tmp_path)
+    assert why in why_damaged(tmp_path)
+
+
+ODD: list[Any] = [[], {}, "<b>", True, 10**400, float("nan"), 1e308, [[1]]]
+
+
+@pytest.mark.parametrize("value", ODD, ids=lambda value: str(value)[:9])
+def test_what_is_no_number_is_named(tmp_path: Path, run: Path, value: Any) -> None:
+    whole = json.loads((run / "status.json").read_text())
+    for name in ("update", "seconds", "seconds_per_epoch", "parameters", "valid_mse", "test_mse"):
+        edit(run / "status.json", result={**whole["result"], name: value})
+        assert name in why_damaged(tmp_path)
+    edit(run / "status.json", **whole)
+    assert len(inventory.take(tmp_path).finished) == 1
+    if not isinstance(value, float):  # a diverged run may have any
+        lines = (run / "metrics.jsonl").read_text()
+        (run / "metrics.jsonl").write_text(
+            json.dumps({"update": 1, "epoch": 0.1, "valid_mse": value}) + "\n" + lines
+        )
+        assert "valid_mse in metrics.jsonl" in why_damaged(tmp_path)
+
+
+@pytest.mark.parametrize("value", [*ODD, 0], ids=lambda value: str(value)[:9])
+def test_a_comparison_of_what_is_no_number_is_named(tmp_path: Path, value: Any) -> None:
+    synthetic.compared(tmp_path)
+    path = tmp_path / "comparison-mnist_rows.json"
+    whole = json.loads(path.read_text())
+    fields = ("hidden_size", "parameters", "parameters_paper", "seconds_per_epoch", "metric_values")
+    for field in fields[3:] if value == 0 else fields:
+        row = {**whole["units"][0], field: [value] if field == "metric_values" else value}
+        edit(path, units=[row])
+        found = inventory.take(tmp_path)
+        if (field, value) != ("metric_values", 0):
+            assert [one.name for one in found.damaged] == [path.name], field
+        page.build([], [], found)
 
 
 def test_a_curve_that_breaks_off_is_named(tmp_path: Path, run: Path) -> None:
@@ -125,7 +167,7 @@ def test_a_copy_of_a_run_counts_once(tmp_path: Path, run: Path) -> None:
     assert [(one.name, one.why) for one in found.copies] == [
         ("results/again", f"a copy of {run.name}")
     ]
-    edit(tmp_path / "results" / "again" / "status.json", result={"test_mse": 0.004})
+    edit(tmp_path / "results" / "again" / "status.json", result={"update": 9, "test_mse": 0.004})
     assert len(inventory.take(tmp_path).finished) == 2
 
 

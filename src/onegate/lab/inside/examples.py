@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 import numpy as np
 import torch
@@ -10,6 +11,7 @@ from torch import Tensor
 
 from onegate.lab import tasks
 from onegate.lab.inside.runs import InspectError
+from onegate.lab.pages.markup import readable
 from onegate.lab.tasks import Batch, Loaded, LoadedExamples, LoadedText, View
 from onegate.lab.train.models import TaskModel
 from onegate.nn.cells import States
@@ -137,5 +139,7 @@ def views(task: Loaded, numbers: Sequence[int], chosen: Batch) -> list[View]:
     for place, number in enumerate(numbers):
         steps = len(chosen.inputs) if chosen.lengths is None else int(chosen.lengths[place])
         target = chosen.targets[..., place]
-        found.append(kind.view(options, number, chosen.inputs[:steps, place], target))
+        view = kind.view(options, number, chosen.inputs[:steps, place], target)
+        words = tuple(readable(word) for word in view.words)
+        found.append(replace(view, words=words, answer=readable(view.answer)))
     return found

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from onegate.lab import files
 from onegate.lab.runs import Comparison, Run, RunError
@@ -14,6 +14,14 @@ from onegate.lab.tasks import TASKS
 # A folder with any of these was meant to hold a run.
 _SIGNS = ("recipe.json", "status.json", "metrics.jsonl")
 _NOT_RUN = "not_run.json"
+# What reading a file that holds something else can end in.
+_DAMAGE = (ValueError, KeyError, TypeError, AttributeError, ArithmeticError, RecursionError,
+           OSError)  # fmt: skip
+# Squares of numbers below this one are numbers too.
+_LARGEST = 1e30
+# Of a result, shown as numbers; beside them those that begin with test_ and valid_.
+_NUMBERS = ("update", "epoch", "seconds", "seconds_per_epoch", "parameters", "parameters_paper",
+            "parameters_total")  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -61,7 +69,7 @@ def take(root: Path) -> Inventory:
         try:
             run = Run.read(folder)
             _check(run)
-        except (ValueError, KeyError, TypeError, AttributeError, ArithmeticError, OSError) as error:
+        except _DAMAGE as error:
             damaged.append(LeftOut(name, _reason(error, root)))
             continue
         if run.state == "done":
@@ -131,18 +139,65 @@ def _run_folders(root: Path) -> Iterator[Path]:
     return iter(sorted(found))
 
 
+def _require(value: object, what: str, kind: type[int] | type[float] = float) -> None:
+    """Raises `RunError` unless a value from a file is a number that can be shown."""
+    known = isinstance(value, (int, kind)) and not isinstance(value, bool)
+    if not known or not abs(value) < _LARGEST:  # type: ignore[arg-type]
+        raise RunError(f"{what} is {value!r}, expected a {'whole ' * (kind is int)}number")
+
+
+def check_numbers(run: Run) -> None:
+    """Raises `RunError` if something else stands where a run has numbers."""
+    resumed = run.machine.get("resumed_with", [])
+    parts: list[Any] = [run.result, *run.metrics, *(resumed if isinstance(resumed, list) else [0])]
+    for part in parts:
+        if not isinstance(part, Mapping):
+            raise RunError(f"{part!r} stands where a JSON object is expected")
+    for name, value in run.result.items():
+        if name in _NUMBERS or name.startswith(("test_", "valid_")):
+            whole = name == "update" or name.startswith("parameters")
+            if value is not None or name != "parameters_paper":
+                _require(value, f"{name} in status.json", int if whole else float)
+    for line in parts[1 : 1 + len(run.metrics)]:
+        for name, value in line.items():
+            if not isinstance(value, float):  # of a run that went wrong, these may be any
+                _require(value, f"{name} in metrics.jsonl")
+        _require(line.get("update"), "update in metrics.jsonl", int)
+
+
+def _check_comparison(compared: Comparison) -> None:
+    """Raises `RunError` if something else stands where a comparison has names and numbers."""
+    for name in (compared.task, compared.recipe, compared.match, compared.metric):
+        if not isinstance(name, str):
+            raise RunError(f"{name!r} stands where a name is expected")
+    for unit in compared.units:
+        if not isinstance(unit.unit, str) or not unit.metric_values:
+            raise RunError(f"unit {unit.unit!r} has no name or no results")
+        for value in (*unit.metric_values, unit.seconds_per_epoch):
+            _require(value, f"a number of {unit.unit}")
+        counts = [unit.hidden_size, unit.parameters, unit.parameters_paper]
+        for count in counts if unit.parameters_paper is not None else counts[:2]:
+            _require(count, f"a count of {unit.unit}", int)
+        if unit.seconds_per_epoch <= 0:
+            raise RunError(f"an epoch of {unit.unit} took {unit.seconds_per_epoch} s")
+
+
 def _check(run: Run) -> None:
     """Raises `RunError` if a run that says it is done cannot be."""
     if run.state not in ("running", "stopped", "failed", "done"):
         raise RunError(f"status.json has state {run.state!r}, which no run has")
-    if run.state != "done":
-        return
+    if run.state == "done":
+        _check_result(run)
+    check_numbers(run)
+    if run.state == "done" and run.metrics:
+        _check_end(run)
+
+
+def _check_result(run: Run) -> None:
     quantity = f"test_{TASKS[run.recipe.task].metric.name}"
     value = run.result.get(quantity)
-    if not isinstance(value, (int, float)) or not math.isfinite(value):
+    if not isinstance(value, (int, float)) or not abs(value) < _LARGEST:
         raise RunError(f"status.json says done, but its {quantity} is {value!r}")
-    if run.metrics:
-        _check_end(run)
 
 
 def _check_end(run: Run) -> None:
@@ -168,7 +223,9 @@ def _comparisons(root: Path) -> tuple[tuple[Comparison, ...], tuple[LeftOut, ...
     damaged: list[LeftOut] = []
     for path in sorted(root.rglob("comparison*.json")):
         try:
-            read.append(Comparison.read(path))
-        except (ValueError, KeyError, TypeError, OSError) as error:
+            compared = Comparison.read(path)
+            _check_comparison(compared)
+            read.append(compared)
+        except _DAMAGE as error:
             damaged.append(LeftOut(relative(path, root), _reason(error, root)))
     return tuple(read), tuple(damaged)

@@ -78,7 +78,7 @@ def test_half_a_line_is_dropped_and_later_lines_too(tmp_path: Path) -> None:
     with (tmp_path / "metrics.jsonl").open("a") as file:
         file.write('{"update": 3, "epo')
     assert [m["update"] for m in Run.read(tmp_path).metrics] == [1, 2]
-    folder.keep_metrics_until(1)
+    folder.keep_metrics(None, 1)
     folder.append_metrics({"update": 2})
     lines = (tmp_path / "metrics.jsonl").read_text().splitlines()
     assert [json.loads(line)["update"] for line in lines] == [1, 2]
@@ -185,7 +185,7 @@ def test_damaged_comparisons_are_named_and_the_others_read(tmp_path: Path) -> No
     made = Comparison("adding", "tuned", "units", "test_mse", (row,))
     made.write(tmp_path / "comparison-b.json")
     (tmp_path / "comparison-a.json").write_text('{"task": "adding"}')
-    with pytest.warns(UserWarning, match=r"comparison-a\.json is damaged .*'units' is missing"):
+    with pytest.warns(UserWarning, match=r"comparison-a\.json is damaged .*recipe is missing"):
         assert comparisons(tmp_path) == [made]
 
 
