@@ -8,10 +8,7 @@ from typing import Any
 
 import pytest
 
-from onegate.lab import runs as results
 from onegate.lab.recipes import (
-    RECIPES,
-    TASKS,
     RecipeError,
     difference,
     from_json,
@@ -19,13 +16,15 @@ from onegate.lab.recipes import (
     recipe,
     to_json,
 )
+from onegate.lab.runs import finished_runs
+from onegate.lab.tasks import TASKS
 
 ROWS = recipe("mnist_rows", "flow", "mgu")
 
 
 @pytest.mark.parametrize("task", TASKS)
 def test_json_round_trip(task: str) -> None:
-    for build in RECIPES[task].values():
+    for build in TASKS[task].recipes.values():
         made = build("gru")
         again = from_json(json.loads(json.dumps(to_json(made))))
         assert again == made
@@ -168,8 +167,8 @@ def test_names_of_others_are_read(field: str, name: str) -> None:
 
 
 def test_the_recipes_of_all_published_runs_are_read() -> None:
-    runs = Path(__file__).parents[2] / "results" / "runs"
-    found = results.finished_runs(runs)
+    runs = Path(__file__).parents[3] / "results" / "runs"
+    found = finished_runs(runs)
     assert len(found) == len(list(runs.rglob("recipe.json"))) > 200
 
 

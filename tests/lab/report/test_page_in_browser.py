@@ -15,8 +15,8 @@ import pytest
 from PIL import Image
 
 from onegate.lab import report
-from onegate.lab.report.subjects import SUBJECTS
 from onegate.lab.runs import ComparedUnit, Comparison
+from onegate.lab.tasks import TASKS
 from tests.lab.browser import ATTACKS, Browser, Page, find_chromium
 from tests.lab.contrast import contrasts
 from tests.lab.report import synthetic
@@ -97,7 +97,7 @@ def _attack(root: Path) -> None:
     replace(COMPARED, units=(replace(COMPARED.units[0], hidden_size=ATTACKS[0]),)).write(
         root / "comparison-bad.json"
     )
-    report.note_not_run(root, dict.fromkeys(SUBJECTS, " ".join(ATTACKS[:10])))
+    report.note_not_run(root, dict.fromkeys(TASKS, " ".join(ATTACKS[:10])))
 
 
 def test_nothing_of_others_runs(tmp_path: Path) -> None:

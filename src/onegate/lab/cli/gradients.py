@@ -5,9 +5,9 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
-from onegate.lab import recipes
 from onegate.lab.cli.options import add_settings, add_threads
 from onegate.lab.cli.warning_lines import plain_warnings
+from onegate.lab.tasks import TASKS
 from onegate.lab.train import session as training
 
 
@@ -16,8 +16,8 @@ def register(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> N
     parser = commands.add_parser(
         "gradients", help="gradients through time of several units on a task's data, as a figure"
     )
-    parser.add_argument("task", choices=recipes.TASKS, metavar="task",
-                        help=f"one of {', '.join(recipes.TASKS)}")  # fmt: skip
+    parser.add_argument("task", choices=TASKS, metavar="task",
+                        help=f"one of {', '.join(TASKS)}")  # fmt: skip
     parser.add_argument(
         "--units", nargs="+", default=[], metavar="UNIT", help="units as they start training"
     )
@@ -25,7 +25,7 @@ def register(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> N
         "--runs", nargs="+", type=Path, default=[], metavar="RUN",
         help="runs of the task, before and after training",
     )  # fmt: skip
-    parser.add_argument("--recipe", default="tuned", help="how units start (default: tuned)")
+    parser.add_argument("--recipe", help="how units start (default: tuned)")
     add_settings(parser)
     parser.add_argument(
         "-o", dest="out", type=Path, default=Path("gradients"),

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from onegate.lab import recipes
+from onegate.lab import recipes, tasks
 from onegate.lab.cli.options import add_settings, add_threads
 from onegate.lab.cli.warning_lines import plain_warnings
 from onegate.lab.recipes import Recipe
@@ -21,7 +21,7 @@ from onegate.lab.train.progress import Observer
 def register(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     """Adds the command."""
     parser = commands.add_parser("train", help="train a unit on a task, or go on with a run")
-    parser.add_argument("task", nargs="?", help=f"one of {', '.join(recipes.TASKS)}")
+    parser.add_argument("task", nargs="?", help=f"one of {', '.join(tasks.TASKS)}")
     parser.add_argument("--unit", help="see `onegate units` (default: mgu)")
     parser.add_argument("--recipe", help="see `onegate recipes` (default: tuned)")
     add_settings(parser)
@@ -95,7 +95,7 @@ def _recipe(args: argparse.Namespace) -> Recipe:
     if args.task is None:
         if not (args.resume and args.folder):
             raise RunError(
-                f"which task? One of {', '.join(recipes.TASKS)}, "
+                f"which task? One of {', '.join(tasks.TASKS)}, "
                 "or --run FOLDER --resume to go on with a run"
             )
         if args.unit or args.recipe or args.settings:
@@ -104,5 +104,5 @@ def _recipe(args: argparse.Namespace) -> Recipe:
         if not kept.has_run():
             raise RunError(f"{args.folder} holds no run to resume: recipe.json is missing")
         return kept.recipe()
-    named = recipes.recipe(args.task, args.recipe or "tuned", args.unit or "mgu")
+    named = recipes.recipe(args.task, args.recipe, args.unit or "mgu")
     return recipes.override(named, args.settings)
