@@ -16,24 +16,22 @@ import hashlib
 import json
 import os
 import socket
-import time
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import IO, Any, Literal, TypeVar
+from typing import Any, Literal, TypeVar
 
 import torch
 
-from onegate.lab import files, recipes
+from onegate import files
+from onegate.lab import recipes
 from onegate.lab.recipes import Recipe
 from onegate.lab.train.checkpoints import Checkpoint, Checkpoints
 
 State = Literal["running", "stopped", "failed", "done"]
 Metrics = Mapping[str, float]
-# Seconds between two looks at a lock that somebody holds.
-_BETWEEN_TRIES = 0.2
 
 
 class RunError(ValueError):
@@ -57,35 +55,27 @@ class RunFolder:
         take a while until the death of another one is noticed: `patience` is how many seconds to
         wait for the lock.
         """
-        try:
-            self.path.mkdir(parents=True, exist_ok=True)
-            file = (self.path / "lock").open("a+")
-        except OSError as error:
-            raise RunError(
-                f"the run folder {self.path} cannot be written: {error.strerror}; "
-                "choose another one with --run"
-            ) from None
-        with file:
-            self._take(file, patience)
+        with ExitStack() as held:
+            try:
+                self.path.mkdir(parents=True, exist_ok=True)
+                file = held.enter_context(files.locked(self.path / "lock", patience))
+            except OSError as error:
+                raise RunError(
+                    f"the run folder {self.path} cannot be written: {error.strerror}; "
+                    "choose another one with --run"
+                ) from None
+            except files.HeldError as holder:
+                raise RunError(
+                    f"{self.path} is in use by {holder}: "
+                    "wait for it to end, or choose another folder with --run"
+                ) from None
+            file.truncate(0)
+            file.write(f"process {os.getpid()} on {socket.gethostname()}\n")
+            file.flush()
             files.remove_drafts(self.path)
             if self.checkpoints.folder.is_dir():
                 files.remove_drafts(self.checkpoints.folder)
             yield
-
-    def _take(self, file: IO[str], patience: float) -> None:
-        deadline = time.monotonic() + patience
-        while not files.try_lock(file):
-            if time.monotonic() < deadline:
-                time.sleep(_BETWEEN_TRIES)
-                continue
-            file.seek(0)
-            raise RunError(
-                f"{self.path} is in use by {file.read().strip() or 'another process'}: "
-                "wait for it to end, or choose another folder with --run"
-            )
-        file.truncate(0)
-        file.write(f"process {os.getpid()} on {socket.gethostname()}\n")
-        file.flush()
 
     def has_run(self) -> bool:
         """Whether a run was ever started here."""

@@ -6,7 +6,7 @@ import io
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from onegate.lab import files
+from onegate import files
 from onegate.lab.bench.compare import KINDS, Kind, Outcome, Sweep
 from onegate.lab.bench.report import Report
 

@@ -9,7 +9,7 @@ from pathlib import Path
 import torch
 from rich.console import Console
 
-from onegate.lab import files
+from onegate import files
 from onegate.lab.bench import plot
 from onegate.lab.bench.compare import Outcome, Sweep, compare, run_sweep
 from onegate.lab.bench.contestants import ENGINES, TORCH_GRU, Contestant, ours, peers

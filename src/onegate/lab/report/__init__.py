@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from pathlib import Path
 
-from onegate.lab import files
+from onegate import files
 from onegate.lab.pages import figures as drawings
 from onegate.lab.report import figures, inventory, page
 from onegate.lab.report.groups import grouped

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from onegate.lab import files
+from onegate import files
 from onegate.lab.report.subjects import SUBJECTS
 from onegate.lab.runs import Comparison, Run, RunError
 

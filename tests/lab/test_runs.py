@@ -198,7 +198,7 @@ def test_a_lock_is_waited_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
     ):
         pass
     tried = iter([False, False, True])
-    monkeypatch.setattr("onegate.lab.files.try_lock", lambda _: next(tried))
+    monkeypatch.setattr("onegate.files.try_lock", lambda _: next(tried))
     monkeypatch.setattr("time.sleep", lambda _: None)
     with RunFolder(tmp_path).locked(60):
         assert next(tried, None) is None
