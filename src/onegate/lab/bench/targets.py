@@ -6,7 +6,6 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from onegate.lab.bench.compare import KINDS, LINEAR_IN, Kind, Outcome, Sweep
 from onegate.lab.bench.contestants import (
     FLAX,
     TORCH_GRU,
@@ -14,6 +13,7 @@ from onegate.lab.bench.contestants import (
     TORCHRECURRENT,
     ours_name,
 )
+from onegate.lab.bench.outcomes import KINDS, LINEAR_IN, Kind, Outcome, Sweep
 from onegate.lab.bench.shapes import PAPER, SWEEPS
 from onegate.units import UNITS
 

@@ -13,9 +13,9 @@ from rich import box
 from rich.table import Table
 
 from onegate.engines.cpu.native import library
-from onegate.lab.bench.compare import KINDS, Kind, Line, Outcome, Sweep
 from onegate.lab.bench.contestants import TORCH_GRU
-from onegate.lab.bench.figures import Verdict
+from onegate.lab.bench.outcomes import KINDS, Kind, Line, Outcome, Sweep
+from onegate.lab.bench.targets import Verdict
 from onegate.lab.train import machine
 
 FORMAT: Final = 1  # of the JSON
@@ -23,7 +23,7 @@ _QUIET: Final = 0.2  # load for each core, above which times are not to be trust
 
 
 @dataclass(frozen=True)
-class Report:
+class Record:
     """Everything that was measured in one run."""
 
     seconds: float

@@ -12,8 +12,7 @@ import torch
 from onegate.lab.bench.contestants import FLAX, TORCH_GRU, Contestant, Entry
 from onegate.lab.bench.jax_contestant import thread_note
 from onegate.lab.bench.measure import Call, Timing, race
-from onegate.lab.bench.shapes import Shape, sweep, swept_field
-from onegate.lab.bench.unavailable import Unavailable
+from onegate.lab.bench.shapes import Shape, Unavailable, sweep, swept_field
 from onegate.lab.bench.work import PEAK_OPERATIONS, peak_product, work
 
 Kind = Literal["train", "infer"]
@@ -62,7 +61,7 @@ class Outcome:
         return _quotient(self.held.get(contestant), self.held.get(other))
 
 
-def compare(
+def run_shape(
     shape: Shape,
     contestants: Iterable[Contestant],
     seconds: float,
@@ -196,7 +195,7 @@ def run_sweep(
     outcomes = []
     for shape in sweep(swept, base):
         say(f"{shape.name}: {shape.describe()}")
-        outcomes.append(compare(shape, contestants, seconds, timing=timing))
+        outcomes.append(run_shape(shape, contestants, seconds, timing=timing))
     return Sweep(swept, outcomes)
 
 

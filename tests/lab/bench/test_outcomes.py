@@ -7,11 +7,10 @@ from collections.abc import Mapping
 import pytest
 import torch
 
-from onegate.lab.bench.compare import KINDS, Outcome, Sweep, compare, fit_line, run_sweep
 from onegate.lab.bench.contestants import TORCH_GRU, Contestant, Entry
 from onegate.lab.bench.measure import Call, Timing
-from onegate.lab.bench.shapes import PAPER, SWEEPS, Shape, parse, sweep
-from onegate.lab.bench.unavailable import Unavailable
+from onegate.lab.bench.outcomes import KINDS, Outcome, Sweep, fit_line, run_shape, run_sweep
+from onegate.lab.bench.shapes import PAPER, SWEEPS, Shape, Unavailable, parse, sweep
 from onegate.lab.bench.work import PEAK_OPERATIONS, work
 from tests.lab.bench.made import outcome, timing
 
@@ -50,7 +49,7 @@ def test_results_of_all_that_can_run_and_reasons_of_the_others() -> None:
         contestant("cannot", reason=Unavailable("no such layer")),
         contestant("broken", reason=ImportError("libx.so is missing")),
     ]
-    found = compare(shape, entered, seconds=3.0, memory=True, timing=fake_race)
+    found = run_shape(shape, entered, seconds=3.0, memory=True, timing=fake_race)
     assert list(found.results["train"]) == list(found.results["infer"]) == ["a", "bb"]
     assert found.seconds("train", "bb") == 4.0
     assert found.seconds("infer", "bb") == 2.0
@@ -71,7 +70,7 @@ def test_results_of_all_that_can_run_and_reasons_of_the_others() -> None:
 
 
 def test_memory_only_on_request() -> None:
-    assert compare(parse("4,3,2,5"), [contestant("a")], 3.0, timing=fake_race).held == {}
+    assert run_shape(parse("4,3,2,5"), [contestant("a")], 3.0, timing=fake_race).held == {}
 
 
 def test_line_through_times() -> None:

@@ -8,7 +8,7 @@ from torch import Tensor, nn
 
 import onegate
 from onegate.engines.cpu.native import library
-from onegate.lab.bench.memory import held_bytes
+from onegate.lab.bench.contestants import held_bytes
 
 FLOAT = 4
 T, B, D, N = 6, 3, 5, 8

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import pytest
 
-from onegate.lab.bench.compare import Outcome
 from onegate.lab.bench.contestants import FLAX, TORCH_GRU, TORCH_LSTM, TORCHRECURRENT
-from onegate.lab.bench.figures import Verdict, verdicts
+from onegate.lab.bench.outcomes import Outcome
 from onegate.lab.bench.shapes import PAPER
+from onegate.lab.bench.targets import Verdict, verdicts
 from tests.lab.bench.made import outcome
-from tests.lab.bench.test_compare import made_sweep
+from tests.lab.bench.test_outcomes import made_sweep
 
 
 def on(name: str, *, mgu: float = 0.1, memory: bool = True, flax: bool = True) -> Outcome:
