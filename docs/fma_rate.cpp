@@ -1,6 +1,6 @@
 // How many float operations a second one core does at most: fused multiply-adds on registers alone.
 //
-//   g++ -O3 -mavx2 -mfma benchmarks/fma_rate.cpp -o fma_rate && ./fma_rate
+//   g++ -O3 -mavx2 -mfma docs/fma_rate.cpp -o fma_rate && ./fma_rate
 #include <immintrin.h>
 
 #include <algorithm>
