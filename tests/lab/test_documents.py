@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 
 from onegate.lab import documents
+from onegate.lab.archive import finished_runs
 from onegate.lab.bench import markdown
 from onegate.lab.cli import main
-from onegate.lab.runs import finished_runs
 from tests.lab.report import synthetic
 
 REPOSITORY = Path(__file__).parents[2]

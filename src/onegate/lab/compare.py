@@ -14,7 +14,7 @@ from typing import Any, Literal
 from onegate import files, units
 from onegate.lab import recipes, sweep, tasks
 from onegate.lab.recipes import Recipe, RecipeError
-from onegate.lab.runs import ComparedUnit, Comparison, RunError, RunFolder, run_name
+from onegate.lab.runs import ComparedUnit, Comparison, RunError, RunFolder, read, run_name
 from onegate.lab.sweep import estimates
 from onegate.lab.tasks import Task
 from onegate.lab.train.loop import Trainer
@@ -22,6 +22,7 @@ from onegate.lab.train.models import count_parameters
 from onegate.properties import parameter_count
 
 Match = Literal["units", "parameters", "time"]
+_PACE = {"seconds_per_update": [float]}
 
 
 @dataclass(frozen=True)
@@ -137,7 +138,13 @@ def _kept_pace(request: Request, folder: Path, measured: list[float]) -> list[fl
     """The first measurement for these units and settings."""
     path = folder / f"pace-{request.task}-{request.recipe}-{request.digest}.json"
     if path.exists():
-        return [float(s) for s in files.read_json(path)["seconds_per_update"]]
+        kept = [s for s in read(path, _PACE)["seconds_per_update"] if s > 0]
+        if len(kept) != len(measured):
+            raise RunError(
+                f"{path} has no time for each of {', '.join(request.units)}: remove it, and the "
+                "times are measured anew"
+            )
+        return kept
     folder.mkdir(parents=True, exist_ok=True)
     files.write_json(path, {"units": request.units, "seconds_per_update": measured})
     return measured
@@ -182,8 +189,8 @@ def tabulate(request: Request, contenders: Sequence[Contender], folder: Path) ->
     metric = ""
     for contender in contenders:
         names = [run_name(replace(contender.recipe, seed=seed)) for seed in request.seeds]
-        results = [RunFolder(folder / name).status()["result"] for name in names]
-        metric = _metric(results[0])
+        results = [RunFolder(folder / name).result() for name in names]
+        metric = _metric(results, folder / names[0])
         rows.append(
             ComparedUnit(
                 contender.recipe.unit,
@@ -202,9 +209,12 @@ def tabulate(request: Request, contenders: Sequence[Contender], folder: Path) ->
     return made
 
 
-def _metric(result: Mapping[str, Any]) -> str:
-    """The name of the test metric in a result."""
-    return next(n for n in result if n.startswith("test_") and n != "test_loss")
+def _metric(results: Sequence[Mapping[str, Any]], folder: Path) -> str:
+    """The name of the test metric in results, the first one of which is a folder's."""
+    for name in results[0]:
+        if name.startswith("test_") and name != "test_loss" and all(name in r for r in results):
+            return name
+    raise RunError(f"{folder} and its other seeds have no test metric in common: train them again")
 
 
 def _stem(request: Request) -> str:

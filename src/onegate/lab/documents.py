@@ -22,13 +22,14 @@ from pathlib import Path
 from typing import Any, Final
 
 from onegate import files, units
+from onegate.lab.archive import comparisons, finished_runs
 from onegate.lab.bench import markdown
 from onegate.lab.bench.markdown import PAIR, TITLES
 from onegate.lab.report import figures
 from onegate.lab.report.groups import Group, display, grouped
 from onegate.lab.report.published import TABLE_2_SIZES, find
 from onegate.lab.report.subjects import SUBJECTS
-from onegate.lab.runs import Comparison, comparisons, finished_runs
+from onegate.lab.runs import Comparison
 from onegate.properties import STATED_COUNTS
 
 

@@ -1,34 +1,29 @@
-"""Runs on the disk: the folder that training writes, and files that keep finished runs.
+"""Run folders: what a training run leaves behind, and how it is read again.
 
     recipe.json     what was asked for
     machine.json    where it ran: versions, threads, engine, commit, processor
     metrics.jsonl   one object a line: update, epoch, train_loss, valid_accuracy, ...
-    status.json     running, stopped, failed or done; the result of a run that is done
+    status.json     running, stopped, failed or done; of a run that is done the result, and the
+                    number and digest of the lines of metrics.jsonl
     checkpoints/    see onegate.lab.train.checkpoints
     lock            held by the process that writes here
 
-A run is complete only when its status says `done`. `keep` puts what finished runs hold, but for
-their checkpoints, into one file a task, a line a run:
-
-    TASK.jsonl      {"name": the folder's name, "recipe": ..., "machine": ..., "status": ...,
-                     "metrics": [...]}
-    comparisons.jsonl
-
-Whatever reads runs reads both.
+A run is complete only when its status says `done`. `onegate.lab.archive` finds runs, and keeps
+finished ones in files.
 """
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import json
 import os
 import socket
-import warnings
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Generic, Literal, TypeVar, get_args
+from typing import Any, Literal, get_args
 
 import torch
 
@@ -40,6 +35,47 @@ from onegate.lab.train.checkpoints import Checkpoint, Checkpoints
 State = Literal["running", "stopped", "failed", "done"]
 Metrics = Mapping[str, float]
 
+# What the files of a run hold, as `files.require` reads it.
+LINES = {"lines": int, "sha256": str}
+_RECIPE: dict[str, Any] = {
+    "data": {},
+    "model": {"unit_options?": {}},
+    "optimizer": {},
+    "schedule": {},
+}
+_MACHINE: dict[str, Any] = {"resumed_with?": [{}]}
+_LINE: dict[Any, Any] = {"update": int, ...: float}
+_RESULT: dict[Any, Any] = {
+    "update": int,
+    "parameters_paper?": (None, int),
+    "time_shares?": dict.fromkeys(("forward", "backward", "optimizer", "evaluation", ...), float),
+    ...: float,
+}
+_STATUS: dict[str, Any] = {
+    "state": set(get_args(State)),
+    "update?": int,
+    "error?": str,
+    "result?": _RESULT,
+    "metrics?": LINES,
+}
+# All of a run folder but for its checkpoints.
+CONTENTS = {"recipe": _RECIPE, "machine": _MACHINE, "status": _STATUS, "metrics": [_LINE]}
+COMPARISON: dict[str, Any] = {
+    **dict.fromkeys(("task", "recipe", "match", "metric"), str),
+    "settings?": [str],  # versions before this field had none
+    "units": [
+        {
+            "unit": str,
+            "hidden_size": int,
+            "metric_values": [float],
+            "seconds_per_epoch": float,
+            "parameters": int,
+            "parameters_paper": (None, int),
+            "runs": [str],
+        }
+    ],
+}
+
 
 class RunError(ValueError):
     """A run cannot be used as asked."""
@@ -49,6 +85,32 @@ class NoRunError(RunError):
     """A folder lacks a file that every run has."""
 
 
+def read(path: Path, kind: Any) -> dict[str, Any]:
+    """The JSON object in a file of a run, of a kind as `files.require` has them."""
+    try:
+        return files.read_json(path, kind)
+    except FileNotFoundError:
+        raise NoRunError(f"{path.parent} holds no run: {path.name} is missing") from None
+    except ValueError as error:
+        raise RunError(str(error)) from None
+
+
+class MetricLines:
+    """The lines of a metrics.jsonl that are known to be written: how many, and their digest."""
+
+    def __init__(self) -> None:
+        self._count, self._digest = 0, hashlib.sha256()
+
+    def add(self, content: bytes) -> None:
+        """Counts whole lines that follow those counted before."""
+        self._count += content.count(b"\n")
+        self._digest.update(content)
+
+    def note(self) -> dict[str, Any]:
+        """What a checkpoint, or the status of a finished run, says of the lines."""
+        return {"lines": self._count, "sha256": self._digest.hexdigest()}
+
+
 class RunFolder:
     """The folder of one run, for the process that writes it."""
 
@@ -56,6 +118,7 @@ class RunFolder:
         self.path = path
         self.checkpoints = Checkpoints(path / "checkpoints")
         self._metrics = path / "metrics.jsonl"
+        self._lines = MetricLines()
 
     @contextmanager
     def locked(self, patience: float = 0.0) -> Iterator[None]:
@@ -94,7 +157,8 @@ class RunFolder:
 
     def recipe(self) -> Recipe:
         """The recipe of the run that was started here."""
-        return recipes.from_json(files.read_json(self.path / "recipe.json"))
+        path = self.path / "recipe.json"
+        return _recipe(path, read(path, _RECIPE))
 
     def start(self, recipe: Recipe) -> None:
         """Notes the recipe of a new run."""
@@ -106,7 +170,7 @@ class RunFolder:
         if not path.exists():
             files.write_json(path, machine)
             return []
-        started = files.read_json(path)
+        started = read(path, _MACHINE)
         resumed = started.get("resumed_with", [])
         before = {**started, **(resumed[-1] if resumed else {})}
         changed = {key: value for key, value in machine.items() if before.get(key) != value}
@@ -115,27 +179,59 @@ class RunFolder:
         return [f"{key}: {started.get(key)!r}, now {value!r}" for key, value in changed.items()]
 
     def append_metrics(self, metrics: Metrics) -> None:
-        """Adds a line to metrics.jsonl."""
-        with self._metrics.open("a", encoding="utf-8") as file:
-            file.write(json.dumps(metrics) + "\n")
+        """Adds a line to metrics.jsonl, on the disk before any checkpoint that counts it."""
+        line = (json.dumps(metrics, allow_nan=False) + "\n").encode()
+        files.append(self._metrics, line)
+        self._lines.add(line)
 
     def metrics(self) -> list[dict[str, float]]:
-        """The whole lines of metrics.jsonl."""
+        """The lines of metrics.jsonl, which have to be those that were written."""
+        _noted_lines(self._metrics, self.metric_lines())
         return _read_metrics(self._metrics)
 
-    def keep_metrics_until(self, update: int) -> None:
-        """Drops the lines that a run resumed at `update` will write again, and broken ones."""
-        kept = [m for m in self.metrics() if m["update"] <= update]
-        files.write(self._metrics, "".join(json.dumps(m) + "\n" for m in kept).encode())
+    def metric_lines(self) -> dict[str, Any]:
+        """The number and the digest of the lines of metrics.jsonl, as they were written."""
+        return self._lines.note()
+
+    def keep_metrics(self, noted: Mapping[str, Any] | None, update: int) -> None:
+        """Drops the lines that a resumed run will write again, and half a line at the end.
+
+        noted: the lines that the run had, as `metric_lines` gives them, or None for a checkpoint of
+            versions that did not count them: then the lines up to `update`, the last evaluation.
+
+        Raises `RunError` if lines are missing or changed.
+        """
+        kept = self._lines_until(update) if noted is None else _noted_lines(self._metrics, noted)
+        files.write(self._metrics, kept)
+        self._lines = MetricLines()
+        self._lines.add(kept)
+
+    def _lines_until(self, update: int) -> bytes:
+        lines = _read_metrics(self._metrics) if update else []
+        kept = [m for m in lines if m["update"] <= update]
+        if (kept[-1]["update"] if kept else 0) != update:
+            raise RunError(
+                f"{self._metrics} has no line of update {update}, which the run had evaluated; "
+                f"{_RESTORE}"
+            )
+        return "".join(json.dumps(m) + "\n" for m in kept).encode()
 
     def status(self) -> dict[str, Any]:
         """The content of status.json, empty if there is none."""
         path = self.path / "status.json"
-        return files.read_json(path) if path.exists() else {}
+        return _read_status(path) if path.exists() else {}
 
     def is_done(self) -> bool:
         """Whether the run is finished."""
         return bool(self.status().get("state") == "done")
+
+    def result(self) -> dict[str, Any]:
+        """The result of a finished run, whose metrics are all there."""
+        status = self.status()
+        if status.get("state") != "done":
+            raise RunError(f"{self.path} holds no finished run: it has to be trained to its end")
+        _require_all_lines(self._metrics, status)
+        return dict(status["result"])
 
     def note_status(self, state: State, **more: Any) -> None:
         """Replaces status.json."""
@@ -165,7 +261,7 @@ class WatchedFolder(RunFolder):
     def append_metrics(self, metrics: Metrics) -> None:
         """Nothing is written."""
 
-    def keep_metrics_until(self, update: int) -> None:
+    def keep_metrics(self, noted: Mapping[str, Any] | None, update: int) -> None:
         """Nothing is written."""
 
     def note_status(self, state: State, **more: Any) -> None:
@@ -178,17 +274,94 @@ class _WatchedCheckpoints(Checkpoints):
     def remove_after(self, update: int) -> None: ...
 
 
+_RESTORE = "put the whole file back, or start the run anew in another folder with --run"
+
+
+def _metric_bytes(path: Path) -> bytes:
+    try:
+        return path.read_bytes()
+    except FileNotFoundError:
+        return b""
+    except OSError as error:
+        raise RunError(f"{path} cannot be read: {error.strerror or error}") from None
+
+
 def _read_metrics(path: Path) -> list[dict[str, float]]:
-    """The lines up to the first broken one: a killed process may have written half a line."""
-    lines: list[dict[str, float]] = []
-    if not path.exists():
-        return lines
-    for line in path.read_text(encoding="utf-8").splitlines():
-        try:
-            lines.append(json.loads(line))
-        except ValueError:
-            break
+    """The lines of metrics.jsonl; a killed process may have left half a line at the end."""
+    *whole, rest = _metric_bytes(path).split(b"\n")
+    lines = [_metric_line(path, number, text) for number, text in enumerate(whole, start=1)]
+    with contextlib.suppress(RunError):
+        lines += [_metric_line(path, len(whole) + 1, rest)] if rest else []
     return lines
+
+
+def _metric_line(path: Path, number: int, text: bytes) -> dict[str, float]:
+    try:
+        line: dict[str, float] = files.parse_json(text)
+        files.require(line, _LINE, "")
+    except ValueError as error:
+        raise RunError(
+            f"{path}, line {number}: {error}; it was damaged or edited: {_RESTORE}"
+        ) from None
+    return line
+
+
+def _noted_lines(path: Path, noted: Mapping[str, Any]) -> bytes:
+    """The bytes of the lines that were noted; a `RunError` if they are not there as written."""
+    lines = _metric_bytes(path).split(b"\n")[:-1]
+    kept = b"".join(line + b"\n" for line in lines[: noted["lines"]])
+    if len(lines) < noted["lines"]:
+        raise RunError(
+            f"{path} has {len(lines)} whole lines, expected {noted['lines']}, which the run had "
+            f"written; {_RESTORE}"
+        )
+    if hashlib.sha256(kept).hexdigest() != noted["sha256"]:
+        raise RunError(
+            f"{path} was changed: its first {noted['lines']} lines, of {len(lines)}, are not those "
+            f"that the run had written; {_RESTORE}"
+        )
+    return kept
+
+
+def _require_all_lines(path: Path, status: Mapping[str, Any]) -> None:
+    """Raises `RunError` unless the metrics are those of a finished run; older ones did not note."""
+    if "metrics" in status and _noted_lines(path, status["metrics"]) != _metric_bytes(path):
+        raise RunError(
+            f"{path} has more than the {status['metrics']['lines']} lines that the finished run "
+            f"had written; {_RESTORE}"
+        )
+
+
+def _read_status(path: Path) -> dict[str, Any]:
+    status = read(path, _STATUS)
+    _require_result(path, status)
+    return status
+
+
+def _require_result(path: Path, status: Mapping[str, Any]) -> None:
+    if status["state"] == "done" and "result" not in status:
+        raise RunError(f"{path} says done, but result is missing; it was damaged or edited")
+
+
+def _recipe(path: Path, content: Mapping[str, Any]) -> Recipe:
+    try:
+        return recipes.from_json(content)
+    except recipes.RecipeError as error:
+        raise RunError(f"{path}: {error}; it was damaged or edited") from None
+
+
+def contents(folder: Path) -> dict[str, Any]:
+    """All that a run folder holds but for its checkpoints, of the kind `CONTENTS`."""
+    recipe, status = read(folder / "recipe.json", _RECIPE), _read_status(folder / "status.json")
+    machine, metrics = folder / "machine.json", folder / "metrics.jsonl"
+    if status["state"] == "done":
+        _require_all_lines(metrics, status)
+    return {
+        "recipe": recipe,
+        "machine": read(machine, _MACHINE) if machine.exists() else {},
+        "status": status,
+        "metrics": _read_metrics(metrics),
+    }
 
 
 @dataclass(frozen=True)
@@ -211,24 +384,21 @@ class Run:
     @classmethod
     def read(cls, folder: Path) -> Run:
         """The run in a folder; a `RunError` says what is missing."""
-        return cls.of(folder, _content(folder))
+        return cls.of(folder, contents(folder))
 
     @classmethod
     def of(cls, folder: Path, content: Mapping[str, Any]) -> Run:
-        """The run of which this was read; content that no run has is an error."""
-        for name, kind in _KINDS.items():
-            if not isinstance(content[name], kind):
-                raise RunError(f"{name} holds {type(content[name]).__name__}, not {kind.__name__}")
-        status, metrics = content["status"], content["metrics"]
-        if not all(isinstance(line, dict) for line in metrics):
-            raise RunError("metrics holds a line that is no JSON object")
-        state, result = status["state"], status.get("result", {})
-        if state not in get_args(State):
-            raise RunError(f"status.json has state {state!r}, which no run has")
-        if not isinstance(result, dict):
-            raise RunError(f"the result is {type(result).__name__}, expected a JSON object")
-        recipe = recipes.from_json(content["recipe"])
-        return cls(folder, recipe, content["machine"], tuple(metrics), state, result)
+        """The run whose files hold this, of the kind `CONTENTS`."""
+        status = content["status"]
+        _require_result(folder / "status.json", status)
+        return cls(
+            folder=folder,
+            recipe=_recipe(folder / "recipe.json", content["recipe"]),
+            machine=content["machine"],
+            metrics=tuple(content["metrics"]),
+            state=status["state"],
+            result=status.get("result", {}),
+        )
 
     @property
     def is_kept(self) -> bool:
@@ -259,155 +429,6 @@ class Run:
             for name, tensor in checkpoint.tensors.items()
             if name.startswith("model.")
         }
-
-
-_KINDS = {"recipe": dict, "machine": dict, "status": dict, "metrics": list}
-# A folder with any of these was meant to hold a run.
-_SIGNS = ("recipe.json", "status.json", "metrics.jsonl")
-_METRICS, _COMPARISONS = "metrics.jsonl", "comparisons.jsonl"
-# What reading a damaged file can end in.
-_DAMAGE = (ValueError, KeyError, TypeError, AttributeError, ArithmeticError, OSError)
-_T = TypeVar("_T")
-
-
-def _content(folder: Path) -> dict[str, Any]:
-    """All that a run folder holds but for its checkpoints."""
-    for name in ("recipe.json", "status.json"):
-        if not (folder / name).is_file():
-            raise NoRunError(f"{folder} holds no run: {name} is missing")
-    machine = folder / "machine.json"
-    return {
-        "recipe": files.read_json(folder / "recipe.json"),
-        "machine": files.read_json(machine) if machine.is_file() else {},
-        "status": files.read_json(folder / "status.json"),
-        "metrics": _read_metrics(folder / "metrics.jsonl"),
-    }
-
-
-@dataclass(frozen=True)
-class Found(Generic[_T]):
-    """What lies at a path, FILE/NAME or FILE:LINE for that of a line; an error if it is damaged.
-
-    content: as it was read, without its name.
-    """
-
-    path: Path
-    content: Mapping[str, Any]
-    read: _T | Exception
-
-    @property
-    def damage(self) -> str:
-        """Why it cannot be used; empty if it can."""
-        if isinstance(self.read, KeyError):
-            return f"{self.read.args[0]} is missing"
-        return str(self.read) if isinstance(self.read, Exception) else ""
-
-
-def scan(root: Path) -> Iterator[Found[Run]]:
-    """Every run in a folder or below it, or in a .jsonl file, sorted by path."""
-    if root.is_file() and root.suffix != ".jsonl":
-        raise RunError(f"{root} is neither a folder of runs nor a .jsonl file that keeps some")
-    for folder in sorted({path.parent for sign in _SIGNS for path in root.rglob(sign)}):
-        yield _found(folder, _content, Run.of)
-    for path in [root] if root.is_file() else sorted(root.rglob("*.jsonl")):
-        if path.name not in (_METRICS, _COMPARISONS):
-            yield from _lines(path, Run.of)
-
-
-def scan_comparisons(root: Path) -> Iterator[Found[Comparison]]:
-    """Every comparison in a folder or below it, sorted by path."""
-    for path in sorted(root.rglob("comparison*.json")):
-        yield _found(path, files.read_json, Comparison.of)
-    for path in sorted(root.rglob(_COMPARISONS)):
-        yield from _lines(path, Comparison.of)
-
-
-def _found(
-    path: Path,
-    load: Callable[[Path], dict[str, Any]],
-    of: Callable[[Path, dict[str, Any]], _T],
-) -> Found[_T]:
-    content: dict[str, Any] = {}
-    try:
-        content = load(path)
-        return Found(path, content, of(path, content))
-    except _DAMAGE as error:
-        return Found(path, content, error)
-
-
-def _lines(path: Path, of: Callable[[Path, dict[str, Any]], _T]) -> Iterator[Found[_T]]:
-    """What a file keeps, in the order of its lines."""
-    try:
-        lines = path.read_bytes().splitlines()
-    except OSError as error:
-        yield Found(path, {}, error)
-        return
-    for number, line in enumerate(lines, start=1):
-        try:
-            content = files.json_object(line, "the line")
-            name = content.pop("name")
-            if not isinstance(name, str) or name in ("", "..") or Path(name).name != name:
-                raise RunError(f"{name!r} is not the name of a run")
-            yield Found(path / name, content, of(path / name, content))
-        except _DAMAGE as error:
-            yield Found(path.with_name(f"{path.name}:{number}"), {}, error)
-
-
-def finished_runs(path: Path) -> list[Run]:
-    """The finished runs of `scan`; a warning for damaged ones, none for what is no run yet."""
-    found = (one for one in scan(path) if not isinstance(one.read, NoRunError))
-    return [run for run in _undamaged(found) if run.state == "done"]
-
-
-def _undamaged(all_found: Iterable[Found[_T]]) -> list[_T]:
-    """What can be read of these; what cannot is named in a warning and left out."""
-    whole = []
-    for found in all_found:
-        if isinstance(found.read, Exception):
-            warnings.warn(f"{found.path} is damaged and left out: {found.damage}", stacklevel=3)
-        else:
-            whole.append(found.read)
-    return whole
-
-
-def keep(root: Path, to: Path) -> list[str]:
-    """Puts the finished runs in `root`, and its comparisons, into files in the folder `to`.
-
-    A run takes the place of the one of the same recipe. Returns the names of what was kept.
-    """
-    runs = [found for found in scan(root) if not isinstance(found.read, NoRunError)]
-    compared = list(scan_comparisons(root))
-    _undamaged(runs)
-    _undamaged(compared)
-    added: dict[str, list[Found[Any]]] = {}
-    for found in runs:
-        if isinstance(found.read, Run) and found.read.state == "done":
-            added.setdefault(f"{found.read.recipe.task}.jsonl", []).append(found)
-    added |= {_COMPARISONS: [found for found in compared if not found.damage]} if compared else {}
-    to.mkdir(parents=True, exist_ok=True)
-    for name, lines in added.items():
-        _add_lines(to / name, lines)
-    return sorted(_name(found) for lines in added.values() for found in lines)
-
-
-def _add_lines(path: Path, added: Iterable[Found[Any]]) -> None:
-    of: Callable[..., Any] = Comparison.of if path.name == _COMPARISONS else Run.of
-    lines: dict[str, Found[Any]] = {}
-    for found in (*(_lines(path, of) if path.exists() else ()), *added):
-        if found.damage:
-            raise RunError(f"{found.path} is damaged: {found.damage}; mend or remove it first")
-        same = run_name(found.read.recipe) if isinstance(found.read, Run) else _name(found)
-        lines[same] = found
-    text = "".join(
-        json.dumps({"name": _name(found), **found.content}) + "\n"
-        for found in sorted(lines.values(), key=_name)
-    )
-    files.write(path, text.encode())
-
-
-def _name(found: Found[Any]) -> str:
-    """What a line is called: as the folder or the file that it was."""
-    return found.path.resolve().name.removesuffix(".json")
 
 
 def run_name(recipe: Recipe) -> str:
@@ -474,28 +495,19 @@ class Comparison:
     @classmethod
     def read(cls, path: Path) -> Comparison:
         """The comparison that `write` stored."""
-        return cls.of(path, files.read_json(path))
+        return cls.of(path, read(path, COMPARISON))
 
     @classmethod
-    def of(cls, _: Path, content: Mapping[str, Any]) -> Comparison:
-        """The comparison of which this was read."""
-        content = dict(content)
+    def of(cls, path: Path, content: Mapping[str, Any]) -> Comparison:
+        """The comparison whose file holds this, of the kind `COMPARISON`."""
         rows = [
             ComparedUnit(
-                unit=row["unit"],
-                hidden_size=row["hidden_size"],
-                metric_values=tuple(row["metric_values"]),
-                seconds_per_epoch=row["seconds_per_epoch"],
-                parameters=row["parameters"],
-                parameters_paper=row["parameters_paper"],
-                runs=tuple(row["runs"]),
+                **{name: row[name] for name in COMPARISON["units"][0]}
+                | {"metric_values": tuple(row["metric_values"]), "runs": tuple(row["runs"])}
             )
-            for row in content.pop("units")
+            for row in content["units"]
         ]
-        settings = tuple(content.pop("settings", ()))  # versions before this field had none
-        return cls(**content, units=tuple(rows), settings=settings)
-
-
-def comparisons(folder: Path) -> list[Comparison]:
-    """Every comparison in a folder or below it, sorted by path; a warning for damaged ones."""
-    return _undamaged(scan_comparisons(folder))
+        if not rows or not all(row.metric_values for row in rows):
+            raise RunError(f"{path} compares nothing; it was damaged or edited")
+        named = {name: content[name] for name in ("task", "recipe", "match", "metric")}
+        return cls(**named, units=tuple(rows), settings=tuple(content.get("settings", ())))

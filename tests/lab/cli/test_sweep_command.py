@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
+from onegate.lab.archive import finished_runs
 from onegate.lab.cli import main
-from onegate.lab.runs import finished_runs
 from onegate.lab.sweep import local
 from tests.lab.sweep.made import OPTIONS, SETTINGS, run_quickly
 

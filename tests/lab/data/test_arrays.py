@@ -54,6 +54,26 @@ def test_other_version_source_or_name_is_parsed_anew(
     assert parser.calls == 2
 
 
+MANIFESTS = {
+    "no object": b"[]",
+    "no entries": b'{"numbers.npy": 3}',
+    "no sizes": b'{"numbers.npy": {}}',
+    "nested": b"[" * 100_000,
+    "no UTF-8": b"\xff",
+}
+
+
+@pytest.mark.parametrize("fault", MANIFESTS)
+def test_spoilt_manifests_are_noticed(cache: Path, fault: str) -> None:
+    parser = Parser()
+    parsed("set", 1, [], parser)
+    (folder,) = kept_arrays("set")
+    (folder / "manifest.json").write_bytes(MANIFESTS[fault])
+    assert damaged_arrays(folder) == [folder / "manifest.json"]
+    assert parsed("set", 1, [], parser)["numbers"][-1] == 999
+    assert parser.calls == 2
+
+
 @pytest.mark.parametrize("fault", ["cut", "array gone", "no manifest", "manifest cut"])
 def test_incomplete_arrays_are_made_again(cache: Path, fault: str) -> None:
     parser = Parser()

@@ -153,6 +153,17 @@ def test_sources_are_complete() -> None:
                 assert all(url.endswith(file.name) for url in file.urls)
 
 
+def test_https_comes_first_and_sha256_wherever_there_is_one() -> None:
+    for source in SOURCES.values():
+        for file in (file for layout in source.layouts for file in layout):
+            schemes = [url.partition("://")[0] for url in file.urls]
+            assert schemes == sorted(schemes, reverse=True), "https, then http"
+            assert schemes[0] == "https"
+            assert file.checksum.startswith("sha256:") != bool(file.why_not_sha256), file.name
+        first = [file.checksum for file in source.layouts[0]]
+        assert all(checksum.startswith("sha256:") for checksum in first), "what is fetched first"
+
+
 def test_errors_are_of_one_family() -> None:
     assert issubclass(MissingDataError, DataError)
     assert issubclass(DamagedDataError, DataError)

@@ -2,11 +2,14 @@ from __future__ import annotations
 
 import gzip
 import struct
+from pathlib import Path
 
 import numpy as np
 import pytest
 
-from onegate.lab.data import Digits, Mnist, mnist_digits, permuted, pixels, rows
+from onegate.lab.data import DamagedDataError, Digits, Mnist, mnist_digits, permuted, pixels, rows
+from onegate.lab.data.checksums import checksum
+from onegate.lab.data.files import FoundFile
 
 TRAIN_CLASSES = [5923, 6742, 5958, 6131, 5842, 5421, 5918, 6265, 5851, 5949]
 TEST_CLASSES = [980, 1135, 1032, 1010, 982, 892, 958, 1028, 974, 1009]
@@ -85,9 +88,38 @@ def test_permutation_is_the_same_everywhere() -> None:
     assert permuted(images)[0, :8, 0].tolist() == [269, 11, 403, 600, 196, 608, 657, 150]  # type: ignore[arg-type]
 
 
+def images(*shape: int, values: int) -> bytes:
+    return struct.pack(f">BBBB{len(shape)}I", 0, 0, 8, len(shape), *shape) + bytes(values)
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        (b"", "does not begin as an IDX file"),
+        (b"\0\0\x08", "does not begin as an IDX file"),
+        (b"\0\0\x0d\x01\0\0\0\x01?", "does not begin as an IDX file"),
+        (b"\0\0\x08\xff" + bytes(2000), "does not begin as an IDX file"),
+        (images(4, 28, 28, values=0)[:-1], "does not begin as an IDX file"),
+        (images(3, values=2), "its header says 3 bytes, 2 follow"),
+        (images(3, values=4), "its header says 3 bytes, 4 follow"),
+        (
+            images(2**32 - 1, 2**32 - 1, 2**32 - 1, values=100),
+            "its header says 4294967295 x 4294967295 x 4294967295 bytes, 100 follow",
+        ),
+        (images(2**16, 2**16, 2**16, values=0), "65536 x 65536 x 65536 bytes, 0 follow"),
+        (images(60_001, 28, 28, values=60_001 * 784), "unpack to more than 47,040,016"),
+    ],
+)
+def test_a_file_with_other_contents_is_refused(
+    tmp_path: Path, content: bytes, message: str
+) -> None:
+    path = tmp_path / "train-images-idx3-ubyte.gz"
+    path.write_bytes(gzip.compress(content))
+    file = FoundFile(path, checksum(path, "sha256"))
+    with pytest.raises(DamagedDataError, match=rf"ubyte\.gz is damaged.*{message}.*fetch"):
+        mnist_digits._parse((file,) * 4)
+
+
 def test_read_idx() -> None:
-    content = struct.pack(">BBBBII", 0, 0, 8, 2, 2, 3) + bytes([1, 2, 3, 4, 5, 6])
-    assert mnist_digits.read_idx(gzip.decompress(gzip.compress(content))).tolist() == [
-        [1, 2, 3],
-        [4, 5, 6],
-    ]
+    content = struct.pack(">BBBBIII", 0, 0, 8, 3, 2, 1, 3) + bytes([1, 2, 3, 4, 5, 6])
+    assert mnist_digits.read_idx(content).tolist() == [[[1, 2, 3]], [[4, 5, 6]]]

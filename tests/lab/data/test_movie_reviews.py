@@ -4,6 +4,7 @@ import gzip
 import hashlib
 import io
 import tarfile
+import tracemalloc
 from pathlib import Path
 
 import numpy as np
@@ -20,6 +21,7 @@ from onegate.lab.data import (
     imdb,
     keep_frequent,
     movie_reviews,
+    unpacking,
 )
 from onegate.lab.data.files import obtain
 from onegate.lab.data.review_words import words_of
@@ -137,12 +139,72 @@ def test_damaged_archive_is_refused(small: Path, fault: str) -> None:
         imdb(download=False)
 
 
+@pytest.mark.parametrize(
+    "kind", [tarfile.SYMTYPE, tarfile.LNKTYPE, tarfile.CHRTYPE, tarfile.DIRTYPE]
+)
+def test_links_and_devices_are_no_reviews(small: Path, kind: bytes) -> None:
+    """Nothing is followed or made, whatever a member's name and target are."""
+    name = "aclImdb/test/pos/1_8.txt"
+    buffer = io.BytesIO()
+    with tarfile.open(fileobj=buffer, mode="w") as archive:
+        for other, content in MEMBERS.items():
+            member = tarfile.TarInfo(other)
+            if other == name:
+                member.type, member.linkname = kind, "../../../etc/passwd"
+            else:
+                member.size = len(content)
+            archive.addfile(member, io.BytesIO(content))
+    small.write_bytes(gzip.compress(buffer.getvalue()))
+    before = sorted(small.parent.parent.rglob("*"))
+    with pytest.raises(DamagedDataError, match="its 3 test reviews are not those of"):
+        imdb(download=False)
+    assert sorted(small.parent.parent.rglob("*")) == before
+
+
+def test_names_that_lead_elsewhere_are_not_read(small: Path) -> None:
+    outside = {f"../../{name}": content for name, content in MEMBERS.items()}
+    small.write_bytes(archive_of({**outside, "/etc/passwd": b"root"}))
+    with pytest.raises(DamagedDataError, match=r"it does not hold aclImdb/imdb\.vocab"):
+        imdb(download=False)
+    assert sorted(path.name for path in small.parent.iterdir()) == [small.name]
+
+
+def test_an_archive_that_unpacks_without_end_is_refused(
+    small: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(unpacking, "LARGEST_ARCHIVE", 1_000_000)
+    small.write_bytes(archive_of({**MEMBERS, "aclImdb/train/unsup/1_0.txt": bytes(100_000_000)}))
+    tracemalloc.start()
+    try:
+        with pytest.raises(DamagedDataError, match=r"unpack to more than 1,000,000, exp.*fetch"):
+            imdb(download=False)
+        assert tracemalloc.get_traced_memory()[1] < 10_000_000
+    finally:
+        tracemalloc.stop()
+
+
+def test_an_archive_packed_twice_is_refused(small: Path) -> None:
+    """The second layer would be unpacked without a bound."""
+    small.write_bytes(gzip.compress(archive_of(MEMBERS)))
+    with pytest.raises(DamagedDataError, match="it is no whole tar archive"):
+        imdb(download=False)
+
+
+def test_members_without_end_are_refused(small: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(unpacking, "MOST_MEMBERS", len(MEMBERS))
+    small.write_bytes(archive_of(MEMBERS))
+    assert len(imdb(download=False).train) == 4
+    small.write_bytes(archive_of({**MEMBERS, "one": b""}))
+    with pytest.raises(DamagedDataError, match="it has more than the 13 members expected"):
+        imdb(download=False)
+
+
 def test_official_name_requires_the_published_checksum(data_folder: Path) -> None:
     content = archive_of(MEMBERS)
     (data_folder / "aclImdb_v1.tar.gz").write_bytes(content)
-    found = hashlib.md5(content).hexdigest()
-    expected = "7c2ac02c03563afcf9b574c7e56c153a"
-    with pytest.raises(DamagedDataError, match=f"md5:{found}, expected md5:{expected}"):
+    found = hashlib.sha256(content).hexdigest()
+    expected = "c40f74a18d3b61f90feba1e17730e0d38e8b97c05fde7008942e91923d1658fe"
+    with pytest.raises(DamagedDataError, match=f"sha256:{found}, expected sha256:{expected}"):
         imdb(download=False)
 
 

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import gzip
 import hashlib
 import io
 import math
@@ -11,7 +12,16 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from onegate.lab.data import PennTreebank, columns, penn_treebank, ptb, segments, unigram_perplexity
+from onegate.lab.data import (
+    DamagedDataError,
+    PennTreebank,
+    columns,
+    penn_treebank,
+    ptb,
+    segments,
+    unigram_perplexity,
+    unpacking,
+)
 from onegate.lab.data.sources import PTB, Source, SourceFile
 
 TEXTS = {
@@ -21,22 +31,25 @@ TEXTS = {
 }
 
 
-def source_of(files: dict[str, bytes]) -> Source:
-    layout = tuple(
-        SourceFile(name, f"md5:{hashlib.md5(content).hexdigest()}", ())
-        for name, content in files.items()
+def source_of(*layouts: dict[str, bytes]) -> Source:
+    made = (
+        tuple(
+            SourceFile(name, f"md5:{hashlib.md5(content).hexdigest()}", ())
+            for name, content in files.items()
+        )
+        for files in layouts
     )
-    return replace(PTB, layouts=(layout,))
+    return replace(PTB, layouts=tuple(made))
 
 
 def archive_of(texts: dict[str, bytes]) -> bytes:
     buffer = io.BytesIO()
-    with tarfile.open(fileobj=buffer, mode="w:gz") as archive:
+    with tarfile.open(fileobj=buffer, mode="w") as archive:
         for name, content in {"README": b"", **texts}.items():
             member = tarfile.TarInfo(f"./simple-examples/data/{name}")
             member.size = len(content)
             archive.addfile(member, io.BytesIO(content))
-    return buffer.getvalue()
+    return gzip.compress(buffer.getvalue(), mtime=0)
 
 
 @pytest.mark.parametrize("folder", [".", "ptb"])
@@ -48,7 +61,8 @@ def test_layouts(
     (data_folder / folder).mkdir(exist_ok=True)
     for name, content in files.items():
         (data_folder / folder / name).write_bytes(content)
-    monkeypatch.setattr(penn_treebank, "PTB", source_of(files))
+    archive = {"simple-examples.tgz": archive_of(TEXTS)}
+    monkeypatch.setattr(penn_treebank, "PTB", source_of(TEXTS, archive))
 
     texts = ptb(download=False)
     assert texts.vocabulary == ("the", "<eos>", "<unk>", "cat", "dog", "mat", "on", "sat")
@@ -60,6 +74,33 @@ def test_layouts(
     assert valid == "the dog sat <eos>"
     assert test == "the cat <unk> <eos> on <eos>"
     assert texts.train.dtype == np.int32
+
+
+@pytest.mark.parametrize(
+    ("packed", "message"),
+    [
+        (
+            archive_of({**TEXTS, "ptb.test.txt": b" the cat \n"}),
+            r"checksum of ptb\.test\.txt",
+        ),
+        (archive_of({"ptb.train.txt": b""}), r"the checksum of ptb\.train\.txt in it is md5"),
+        (archive_of({}), r"it does not hold ptb\.train\.txt"),
+        (archive_of(TEXTS)[:-30], "it is no whole gzip file"),
+        (gzip.compress(b"hello"), "it is no whole tar archive"),
+        (archive_of({**TEXTS, "more": bytes(2_000_000)}), "unpack to more than 1,000,000"),
+    ],
+    ids=["text", "cut text", "no text", "cut", "no archive", "large"],
+)
+def test_an_archive_with_other_contents_is_refused(
+    data_folder: Path, monkeypatch: pytest.MonkeyPatch, packed: bytes, message: str
+) -> None:
+    """Even if it has the checksum that is asked for: that of the archive is a weak one."""
+    monkeypatch.setattr(unpacking, "LARGEST_ARCHIVE", 1_000_000)
+    (data_folder / "simple-examples.tgz").write_bytes(packed)
+    source = source_of(TEXTS, {"simple-examples.tgz": packed})
+    monkeypatch.setattr(penn_treebank, "PTB", source)
+    with pytest.raises(DamagedDataError, match=rf"examples\.tgz is damaged.*{message}.*fetch"):
+        ptb(download=False)
 
 
 def test_real_counts(real_ptb: PennTreebank) -> None:

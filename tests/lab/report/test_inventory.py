@@ -10,10 +10,10 @@ from typing import Any
 
 import pytest
 
+from onegate.lab.archive import keep
 from onegate.lab.recipes import recipe
 from onegate.lab.report import inventory, note_not_run, page
 from onegate.lab.report.groups import grouped
-from onegate.lab.runs import keep
 from tests.lab.report import synthetic
 
 
@@ -84,18 +84,26 @@ def test_a_recipe_that_no_version_knows_is_named(tmp_path: Path, run: Path) -> N
 
 def test_a_status_without_state_is_named(tmp_path: Path, run: Path) -> None:
     (run / "status.json").write_text("{}")
-    assert why_damaged(tmp_path) == "state is missing"
+    assert "status.json: state is missing" in why_damaged(tmp_path)
 
 
 def test_an_unknown_state_is_named(tmp_path: Path, run: Path) -> None:
     edit(run / "status.json", state="finished")
-    assert "'finished'" in why_damaged(tmp_path)
+    assert 'state is "finished", expected one of done, failed' in why_damaged(tmp_path)
 
 
-@pytest.mark.parametrize("result", [{}, {"test_mse": None}, {"test_mse": float("nan")}])
-def test_done_without_a_result_is_named(tmp_path: Path, run: Path, result: Any) -> None:
+@pytest.mark.parametrize(
+    ("result", "why"),
+    [
+        ({}, "result.update is missing"),
+        ({"update": 1}, "says done, but its test_mse is None"),
+        ({"update": 1, "test_mse": None}, "result.test_mse is null, expected a number"),
+        ({"update": 1, "test_mse": float("nan")}, "NaN is no finite number"),
+    ],
+)
+def test_done_without_a_result_is_named(tmp_path: Path, run: Path, result: Any, why: str) -> None:
     edit(run / "status.json", result=result)
-    assert "says done, but its test_mse is" in why_damaged(tmp_path)
+    assert why in why_damaged(tmp_path)
 
 
 def test_a_curve_that_breaks_off_is_named(tmp_path: Path, run: Path) -> None:
@@ -126,7 +134,7 @@ def test_a_copy_of_a_run_counts_once(tmp_path: Path, run: Path) -> None:
     assert [(one.name, one.why) for one in found.copies] == [
         ("results/again", f"a copy of {run.name}")
     ]
-    edit(tmp_path / "results" / "again" / "status.json", result={"test_mse": 0.004})
+    edit(tmp_path / "results" / "again" / "status.json", result={"update": 9, "test_mse": 0.004})
     assert len(inventory.take(tmp_path).finished) == 2
 
 

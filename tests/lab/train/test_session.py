@@ -2,24 +2,29 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import math
 import os
+import shutil
 import signal
 import subprocess
 import sys
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
+from typing import Any
 
 import pytest
+import safetensors.torch
 import torch
 
 from onegate.lab import tasks
+from onegate.lab.archive import finished_runs
 from onegate.lab.recipes import Recipe, override, recipe
-from onegate.lab.runs import Run, RunError, RunFolder, finished_runs
+from onegate.lab.runs import Run, RunError, RunFolder
 from onegate.lab.train import models
 from onegate.lab.train import session as training
-from onegate.lab.train.checkpoints import Checkpoints
+from onegate.lab.train.checkpoints import Checkpoint, CheckpointError, Checkpoints, layouts
 from onegate.lab.train.loop import DivergedError, Trainer
 from onegate.lab.train.progress import Position, Throttle
 from onegate.lab.train.session import StoppedError, resume_command, train
@@ -245,6 +250,258 @@ def test_a_damaged_best_model_is_noticed(tmp_path: Path) -> None:
     with pytest.warns(UserWarning, match="the last model counts instead of the best"):
         again = train(made, tmp_path, resume=True)
     assert again["update"] == Run.read(tmp_path).metrics[-1]["update"]
+
+
+def stopped(folder: Path, made: Recipe = TEXT, update: int = 35) -> Path:
+    with pytest.raises(StoppedError):
+        train(made, folder, observers=[stop_at(update)], checkpoint_seconds=0)
+    return folder
+
+
+def lines_of(content: bytes) -> list[bytes]:
+    return content.splitlines(keepends=True)
+
+
+LOST: dict[str, tuple[Callable[[bytes], bytes | None], str]] = {
+    "deleted": (lambda _: None, "has 0 whole lines, expected 2"),
+    "cut": (lambda b: b[: len(b) * 3 // 4], "has 1 whole lines, expected 2"),
+    "its end off": (lambda b: b[:-1], "has 1 whole lines, expected 2"),
+    "no first line": (lambda b: b"".join(lines_of(b)[1:]), "has 1 whole lines, expected 2"),
+    "a digit": (lambda b: b.replace(b"0.", b"1.", 1), "was changed: its first 2 lines, of 2"),
+    "other order": (lambda b: b"".join(lines_of(b)[::-1]), "was changed: its first 2 lines"),
+    "no UTF-8": (lambda b: b"\xff" + b[1:], "was changed"),
+}
+
+
+@pytest.mark.parametrize("how", LOST)
+def test_metrics_that_got_lost_are_named_and_nothing_goes_on(
+    how: str, whole: Callable[[Recipe], Path], tmp_path: Path
+) -> None:
+    folder = stopped(tmp_path / "run")
+    path, (damage, message) = folder / "metrics.jsonl", LOST[how]
+    good = path.read_bytes()
+    assert len(lines_of(good)) == 2
+    bad = damage(good)
+    path.unlink() if bad is None else path.write_bytes(bad)
+    kept = RunFolder(folder).checkpoints.updates()
+    with pytest.raises(RunError) as caught:
+        train(TEXT, folder, resume=True)
+    assert f"{path} {message}" in str(caught.value)
+    assert "put the whole file back, or start the run anew in another folder" in str(caught.value)
+    assert (path.read_bytes() if path.exists() else None) == bad
+    assert RunFolder(folder).checkpoints.updates() == kept
+    path.write_bytes(good)
+    train(TEXT, folder, resume=True)
+    same_run(whole(TEXT), folder)
+
+
+@pytest.mark.parametrize("how", LOST)
+def test_a_finished_run_that_lost_metrics_is_not_read(how: str, tmp_path: Path) -> None:
+    train(ADDING, tmp_path)
+    path = tmp_path / "metrics.jsonl"
+    bad = LOST[how][0](path.read_bytes())
+    path.unlink() if bad is None else path.write_bytes(bad)
+    for read in (Run.read, lambda f: train(ADDING, f, resume=True)):
+        with pytest.raises(RunError, match=r"metrics\.jsonl (has|was changed).*put the whole file"):
+            read(tmp_path)
+    with pytest.warns(UserWarning, match=r"is damaged and left out: .*metrics\.jsonl"):
+        assert finished_runs(tmp_path) == []
+
+
+def test_lines_that_a_finished_run_never_wrote_are_named(tmp_path: Path) -> None:
+    train(ADDING, tmp_path)
+    with (tmp_path / "metrics.jsonl").open("a") as file:
+        file.write('{"update": 41}\n')
+    with pytest.raises(RunError, match="has more than the 8 lines that the finished run"):
+        Run.read(tmp_path)
+
+
+def test_lines_beyond_the_checkpoint_are_written_again(
+    whole: Callable[[Recipe], Path], tmp_path: Path
+) -> None:
+    """A killed process may have left whole lines, half a line, or what a disk makes of one."""
+    folder = stopped(tmp_path / "run")
+    with (folder / "metrics.jsonl").open("ab") as file:
+        file.write(b'{"update": 31, "epoch": 1.5}\n\0\0\0\n{"upda')
+    train(TEXT, folder, resume=True)
+    same_run(whole(TEXT), folder)
+
+
+def test_metrics_that_vanish_under_a_run_are_noticed(tmp_path: Path) -> None:
+    path = tmp_path / "metrics.jsonl"
+    with pytest.raises(RunError, match=r"metrics\.jsonl has \d whole lines, expected 8"):
+        train(ADDING, tmp_path, observers=[At(12, path.unlink)])
+    assert Run.read(tmp_path).state == "failed"
+
+
+def test_lost_checkpoints_are_named(tmp_path: Path) -> None:
+    folder = stopped(tmp_path / "run")
+    shutil.rmtree(folder / "checkpoints")
+    with pytest.raises(RunError, match=r"holds no checkpoint, although .* after update 35; put it"):
+        train(TEXT, folder, resume=True)
+
+
+Body = dict[str, Any]
+Tensors = dict[str, torch.Tensor]
+
+
+def rewrite(folder: Path, update: int, change: Callable[[Body, Tensors], object]) -> None:
+    """A checkpoint with right checksums that is not what the run had saved."""
+    path = folder / "checkpoints" / f"{update:08d}.json"
+    tensors = safetensors.torch.load_file(path.with_suffix(".safetensors"))
+    body = json.loads(path.read_text())
+    body["tensors"] = None
+    change(body, tensors)
+    if body.get("tensors", True) is None:
+        body["tensors"] = layouts(tensors)
+    content = safetensors.torch.save(tensors)
+    path.with_suffix(".safetensors").write_bytes(content)
+    body["tensors_sha256"] = hashlib.sha256(content).hexdigest()
+    del body["sha256"]
+    text = json.dumps(body, sort_keys=True)
+    body["sha256"] = hashlib.sha256(text.encode()).hexdigest()
+    path.write_text(json.dumps(body))
+
+
+def without(*names: str) -> Callable[[Body, Tensors], object]:
+    return lambda body, _: body["values"].pop(names[0]) if len(names) == 1 else (
+        body["values"][names[0]].pop(names[1])
+    )  # fmt: skip
+
+
+LACKING: dict[str, tuple[Callable[[Body, Tensors], object], str]] = {
+    "an optimiser's tensor": (
+        lambda _, t: t.pop("optimizer.1.exp_avg"),
+        r"optimizer\.1\.exp_avg \(float32 .*\) is missing",
+    ),
+    "all of the optimiser": (
+        lambda _, t: [t.pop(name) for name in list(t) if name.startswith("optimizer.")],
+        r"optimizer\.0\.step \(float32\) is missing; .*; and \d+ more",
+    ),
+    "random numbers": (lambda _, t: t.pop("random"), r"random \(uint8 \d+\) is missing"),
+    "short random numbers": (
+        lambda _, t: t.update(random=t["random"][:-1].clone()),
+        r"random is uint8 \d+, expected uint8",
+    ),
+    "a parameter": (lambda _, t: t.pop("model.head.bias"), r"model\.head\.bias .* is missing"),
+    "a parameter's column": (
+        lambda _, t: t.update({"model.head.weight": t["model.head.weight"][:, 1:].clone()}),
+        r"model\.head\.weight is float32 1x\d+, expected float32 1x\d+",
+    ),
+    "a parameter's precision": (
+        lambda _, t: t.update({"model.head.bias": t["model.head.bias"].double()}),
+        r"model\.head\.bias is float64 1, expected float32 1",
+    ),
+    "a tensor too many": (
+        lambda _, t: t.update({"model.more": torch.zeros(2)}),
+        r"model\.more \(float32 2\) is not known",
+    ),
+    "a listed tensor": (
+        lambda b, t: (b.update(tensors=layouts(t)), t.pop("random")),
+        r"safetensors: random .* is missing",
+    ),
+    "learning rate": (without("learning_rate"), "learning_rate is missing"),
+    "drops of it": (without("learning_rate", "drops"), r"learning_rate\.drops is missing"),
+    "the loss": (without("loss_sum"), "loss_sum is missing"),
+    "the time": (without("seconds"), "seconds is missing"),
+    "a number": (
+        lambda b, _: b["values"].update(evaluated="3"),
+        'evaluated is "3", expected a whole number',
+    ),
+    "its lines": (lambda b, _: b["values"].update(metrics=[]), "metrics is a list, expected an"),
+    "its own update": (lambda b, _: b.update(update=29), "is the checkpoint of update 29"),
+    "all values": (lambda b, _: b.pop("values"), "values is missing"),
+}
+
+
+@pytest.mark.parametrize("what", LACKING)
+def test_a_checkpoint_that_lacks_something_is_passed_over(
+    what: str, whole: Callable[[Recipe], Path], tmp_path: Path
+) -> None:
+    folder = stopped(tmp_path / "run", ADDING)
+    change, message = LACKING[what]
+    rewrite(folder, 35, change)
+    with pytest.warns(UserWarning, match=rf"35.*{message}.*; using the checkpoint before it"):
+        train(ADDING, folder, resume=True)
+    same_run(whole(ADDING), folder)
+
+
+def test_a_checkpoint_without_the_state_that_it_lists_is_passed_over(
+    whole: Callable[[Recipe], Path], tmp_path: Path
+) -> None:
+    folder = stopped(tmp_path / "run")
+
+    def forget(body: Body, tensors: Tensors) -> None:
+        body["tensors"] = layouts(tensors)
+        del tensors["carried.0"]
+
+    rewrite(folder, 35, forget)
+    with pytest.warns(UserWarning, match=r"carried\.0 \(float32 2x4x6\) is missing; using"):
+        train(TEXT, folder, resume=True)
+    same_run(whole(TEXT), folder)
+
+
+def test_checkpoints_that_all_lack_something_are_an_error(tmp_path: Path) -> None:
+    folder = stopped(tmp_path / "run")
+    for update in RunFolder(folder).checkpoints.updates():
+        rewrite(folder, update, without("learning_rate"))
+    with (
+        pytest.warns(UserWarning, match="learning_rate is missing"),
+        pytest.raises(CheckpointError, match=r"none of the \d checkpoints in .* is whole"),
+    ):
+        train(TEXT, folder, resume=True)
+
+
+def as_before_lines_were_counted(folder: Path, update: int) -> None:
+    def older(body: Body, _: Tensors) -> None:
+        del body["tensors"], body["values"]["metrics"]
+
+    rewrite(folder, update, older)
+
+
+@pytest.mark.parametrize("made", [ADDING, TEXT], ids=["adding", "text"])
+def test_older_checkpoints_are_gone_on_from(
+    made: Recipe, whole: Callable[[Recipe], Path], tmp_path: Path
+) -> None:
+    """Those of versions that listed no tensors and counted no lines."""
+    folder = stopped(tmp_path / "run", made, 17)
+    for update in RunFolder(folder).checkpoints.updates():
+        as_before_lines_were_counted(folder, update)
+    train(made, folder, resume=True)
+    same_run(whole(made), folder)
+
+
+def test_lost_metrics_of_older_checkpoints_are_named(tmp_path: Path) -> None:
+    folder = stopped(tmp_path / "run")
+    as_before_lines_were_counted(folder, 35)
+    (folder / "metrics.jsonl").unlink()
+    with pytest.raises(RunError, match=r"metrics\.jsonl has no line of update \d+, which the run"):
+        train(TEXT, folder, resume=True)
+
+
+def test_metrics_are_on_the_disk_before_the_checkpoint_that_counts_them(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    on_disk: dict[str, int] = {}
+    fsync, save = os.fsync, Checkpoints.save
+
+    def watch(number: int) -> None:
+        fsync(number)
+        on_disk[str(Path(f"/proc/self/fd/{number}").readlink())] = os.fstat(number).st_size
+
+    def check(self: Checkpoints, checkpoint: Checkpoint) -> None:
+        save(self, checkpoint)
+        content = (tmp_path / "metrics.jsonl").read_bytes()
+        counted = checkpoint.values["metrics"]["lines"]
+        size = sum(map(len, lines_of(content)[:counted]))
+        assert on_disk.get(str(tmp_path / "metrics.jsonl"), 0) >= size
+        assert str(tmp_path / "checkpoints") in on_disk, "the names of new files"
+
+    if not Path("/proc/self/fd").is_dir():
+        pytest.skip("the names of open files are known on Linux only")
+    monkeypatch.setattr(os, "fsync", watch)
+    monkeypatch.setattr(Checkpoints, "save", check)
+    train(ADDING, tmp_path, checkpoint_seconds=0)
 
 
 def test_divergence_stops_the_run_and_keeps_what_was_good(tmp_path: Path) -> None:

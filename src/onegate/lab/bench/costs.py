@@ -20,7 +20,7 @@ import numpy as np
 import torch
 
 from onegate.lab import compare, data, reproduce, sweep
-from onegate.lab.runs import finished_runs
+from onegate.lab.archive import finished_runs
 from onegate.lab.sweep import Grid, estimates
 from onegate.lab.sweep.plan import cores
 from onegate.lab.train.cross_entropy import summed_cross_entropy

@@ -5,8 +5,9 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
-from onegate.lab import documents, runs
+from onegate.lab import archive, documents
 from onegate.lab.cli.warning_lines import plain_warnings
+from onegate.lab.runs import RunError
 
 
 def register(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
@@ -35,9 +36,9 @@ def register(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> N
 def _keep(args: argparse.Namespace) -> int:
     for folder in args.runs:
         if not folder.exists():
-            raise runs.RunError(f"there is no folder {folder} with runs to keep")
+            raise RunError(f"there is no folder {folder} with runs to keep")
         with plain_warnings():
-            for name in runs.keep(folder, args.to):
+            for name in archive.keep(folder, args.to):
                 print(name)
     return 0
 

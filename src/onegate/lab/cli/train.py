@@ -86,7 +86,7 @@ def _print(result: Mapping[str, Any], profile: bool) -> None:
     for name in sorted(result):
         if name.startswith(("valid_", "test_")) and not name.endswith("_loss"):
             print(f"{name} {result[name]:.6g}")
-    if profile:
+    if profile and "time_shares" in result:
         print(profiling.report(result["time_shares"]))
 
 

@@ -22,6 +22,8 @@ from .folders import cache_folder
 Arrays = Mapping[str, NDArray[Any]]
 
 _MANIFEST = "manifest.json"
+# What reading a damaged one can end in.
+_DAMAGE = (OSError, ValueError, LookupError, TypeError, AttributeError, RecursionError)
 
 
 def parsed_folder() -> Path:
@@ -57,7 +59,7 @@ def damaged_arrays(folder: Path) -> list[Path]:
     """Files of kept arrays that are not as they were written."""
     try:
         return [file for file, noted in _entries(folder) if not _is_as_noted(file, noted)]
-    except (OSError, ValueError):
+    except _DAMAGE:
         return [folder / _MANIFEST]
 
 
@@ -69,7 +71,7 @@ def _is_whole(folder: Path) -> bool:
     """Whether all arrays are there at their full size: a crash of the system may cut files."""
     try:
         return all(file.stat().st_size == noted["size"] for file, noted in _entries(folder))
-    except (OSError, ValueError):
+    except _DAMAGE:
         return False
 
 

@@ -18,6 +18,11 @@ def checksum(path: Path, algorithm: str) -> str:
         return f"{algorithm}:{hashlib.file_digest(file, algorithm).hexdigest()}"
 
 
+def checksum_of(content: bytes, algorithm: str) -> str:
+    """The same of bytes."""
+    return f"{algorithm}:{hashlib.new(algorithm, content).hexdigest()}"
+
+
 def remembered_checksum(path: Path, algorithm: str) -> str:
     """The checksum of a file, computed again only if its size or time of change differ."""
     path = path.resolve()

@@ -13,3 +13,7 @@ class MissingDataError(DataError):
 
 class DamagedDataError(DataError):
     """A file is not what was published; it is never used."""
+
+
+class ContentError(ValueError):
+    """What is in a file is not what should be there; the message does not name the file."""

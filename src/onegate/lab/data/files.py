@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-from .checksums import remembered_checksum
+from .checksums import checksum_of, remembered_checksum
 from .download import DownloadError, download
-from .errors import DamagedDataError, MissingDataError
+from .errors import ContentError, DamagedDataError, MissingDataError
 from .folders import download_folder, locate, lookalikes, places
 from .sources import Source, SourceFile
 
@@ -26,9 +25,15 @@ class FoundFile:
         """The bytes of the file, which are checked: they may have changed since it was found."""
         content = self.path.read_bytes()
         algorithm = self.checksum.partition(":")[0]
-        found = f"{algorithm}:{hashlib.new(algorithm, content).hexdigest()}"
-        require_checksum(self.path, self.checksum, found)
+        require_checksum(self.path, self.checksum, checksum_of(content, algorithm))
         return content
+
+    def refused(self, why: ContentError, expected: str = "") -> DamagedDataError:
+        """The error for a file that holds something else; `expected` says what was, if known."""
+        return DamagedDataError(
+            f"{self.path} is damaged and is not used: {why}. Its checksum is {self.checksum}"
+            f"{expected}. Delete it and run `onegate data fetch`, or put a good copy in its place"
+        )
 
 
 def require_checksum(path: Path, expected: str, found: str) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import gzip
+import math
 from dataclasses import dataclass
 from typing import cast
 
@@ -10,11 +10,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from .arrays import Arrays, parsed
+from .errors import ContentError
 from .files import FoundFile, obtain
 from .randomness import order
 from .sources import MNIST
+from .unpacking import inflate
 
 _PARSER = 1
+_LARGEST = 16 + 60_000 * 28 * 28  # bytes: the header and all training images
 
 
 @dataclass(frozen=True)
@@ -79,13 +82,24 @@ def permuted(images: NDArray[np.uint8], seed: int = 0) -> NDArray[np.uint8]:
 
 def _parse(files: tuple[FoundFile, ...]) -> Arrays:
     names = ("train_images", "train_labels", "test_images", "test_labels")
-    contents = (gzip.decompress(file.content()) for file in files)
-    return {name: read_idx(content) for name, content in zip(names, contents, strict=True)}
+    return {name: _read(file) for name, file in zip(names, files, strict=True)}
+
+
+def _read(file: FoundFile) -> NDArray[np.uint8]:
+    try:
+        return read_idx(inflate(file.content(), _LARGEST))
+    except ContentError as error:
+        raise file.refused(error) from None
 
 
 def read_idx(content: bytes) -> NDArray[np.uint8]:
     """An array of bytes in the IDX format: 0, 0, type 8, rank; sizes; values, row by row."""
-    rank = content[3]
-    shape = np.frombuffer(content, ">u4", count=rank, offset=4)
-    values = np.frombuffer(content, np.uint8, offset=4 + 4 * rank)
-    return cast("NDArray[np.uint8]", values.reshape(tuple(shape)))
+    rank = content[3] if len(content) > 3 else 0
+    start = 4 + 4 * rank
+    if content[:3] != b"\0\0\x08" or rank not in (1, 3) or len(content) < start:
+        raise ContentError("it does not begin as an IDX file of bytes with 1 or 3 sizes")
+    shape = [int(size) for size in np.frombuffer(content, ">u4", count=rank, offset=4)]
+    if math.prod(shape) != len(content) - start:
+        sizes = " x ".join(map(str, shape))
+        raise ContentError(f"its header says {sizes} bytes, {len(content) - start:,} follow")
+    return cast("NDArray[np.uint8]", np.frombuffer(content, np.uint8, offset=start).reshape(shape))

@@ -2,12 +2,8 @@
 
 from __future__ import annotations
 
-import gzip
 import hashlib
-import io
 import re
-import tarfile
-import zlib
 from dataclasses import dataclass
 
 import numpy as np
@@ -15,11 +11,12 @@ from numpy.typing import NDArray
 
 from .arrays import Arrays, parsed
 from .batching import stratified_split
-from .errors import DamagedDataError
+from .errors import ContentError
 from .files import FoundFile, obtain
 from .ragged import Ragged, offsets_of
 from .review_words import WordNumbers
 from .sources import IMDB
+from .unpacking import members
 from .vocabulary import as_array, as_words
 
 _PARSER = 1
@@ -127,48 +124,33 @@ def parse_reviews(file: FoundFile) -> Arrays:
     published ones, and the texts must hold exactly the words in the bags. Raises DamagedDataError.
     """
     try:
-        members = _members(file.content())
-        _require_published(members)
-        vocabulary = members[_VOCABULARY].decode().split("\n")
+        contents = members(file.content(), _is_wanted)
+        _require_published(contents)
+        vocabulary = contents[_VOCABULARY].decode().split("\n")
         numbers = WordNumbers(vocabulary)
         arrays = {"vocabulary": as_array(vocabulary)}
         for part in _PARTS:
-            for name, array in _parse_part(members, part, numbers).items():
+            for name, array in _parse_part(contents, part, numbers).items():
                 arrays[f"{part}_{name}"] = array
-    except (_ContentError, tarfile.TarError, gzip.BadGzipFile, EOFError, zlib.error) as error:
+    except ContentError as error:
         (official,) = IMDB.layouts[0]
         expected = " or ".join((official.checksum, *IMDB.known_archives))
-        raise DamagedDataError(
-            f"{file.path} is damaged and is not used: {error}. Its checksum is {file.checksum}, "
-            f"expected {expected}, or an archive with the same reviews. Delete it and run "
-            "`onegate data fetch imdb`, or put a good copy in its place"
-        ) from error
+        same = f", expected {expected}, or an archive with the same reviews"
+        raise file.refused(error, same) from error
     return arrays
 
 
-class _ContentError(ValueError):
-    """An archive does not hold what it should."""
-
-
-def _members(content: bytes) -> dict[str, bytes]:
-    """The wanted files of an archive by name, without a leading `./`."""
-    content = gzip.decompress(content)
-    with tarfile.open(fileobj=io.BytesIO(content)) as archive:
-        # Slices are much faster than a file object for each of the many small members.
-        return {
-            name: content[member.offset_data : member.offset_data + member.size]
-            for member in archive
-            if (name := member.name.removeprefix("./")) in _CHECKSUMS or _REVIEW.fullmatch(name)
-        }
+def _is_wanted(name: str) -> bool:
+    return name in _CHECKSUMS or _REVIEW.fullmatch(name) is not None
 
 
 def _require_published(members: dict[str, bytes]) -> None:
     for name, expected in _CHECKSUMS.items():
         if name not in members:
-            raise _ContentError(f"it does not hold {name}")
+            raise ContentError(f"it does not hold {name}")
         found = hashlib.sha256(members[name]).hexdigest()
         if found != expected:
-            raise _ContentError(f"the sha256 of {name} in it is {found}, expected {expected}")
+            raise ContentError(f"the sha256 of {name} in it is {found}, expected {expected}")
 
 
 def _parse_part(members: dict[str, bytes], part: str, numbers: WordNumbers) -> Arrays:
@@ -176,7 +158,7 @@ def _parse_part(members: dict[str, bytes], part: str, numbers: WordNumbers) -> A
     names = sorted(filter(None, map(_REVIEW.fullmatch, members)), key=_line_in_bags)
     names = [name for name in names if name[1] == part]
     if [int(name[4]) for name in names] != ratings.tolist():
-        raise _ContentError(f"its {len(names)} {part} reviews are not those of {_BAGS[part]}")
+        raise ContentError(f"its {len(names)} {part} reviews are not those of {_BAGS[part]}")
     texts = numbers(_text(members, name[0]) for name in names)
     _require_same_words(texts, words, counts, part)
     return {
@@ -197,7 +179,7 @@ def _text(members: dict[str, bytes], name: str) -> str:
     try:
         return members[name].decode()
     except UnicodeDecodeError as error:
-        raise _ContentError(f"{name} in it is not UTF-8") from error
+        raise ContentError(f"{name} in it is not UTF-8") from error
 
 
 def _read_bags(content: bytes) -> tuple[NDArray[np.uint8], Ragged, Ragged]:
@@ -220,7 +202,7 @@ def _require_same_words(texts: Ragged, words: Ragged, counts: Ragged, part: str)
     different = np.flatnonzero(found[:shared] != expected[:shared])
     if len(different):
         review = min(found[different[0]], expected[different[0]]) >> 32
-        raise _ContentError(f"{part} review {review} does not hold the words of its bag")
+        raise ContentError(f"{part} review {review} does not hold the words of its bag")
 
 
 def _keys(words: Ragged) -> NDArray[np.int64]:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import io
-import tarfile
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -13,12 +11,16 @@ import numpy as np
 from numpy.typing import NDArray
 
 from .arrays import Arrays, parsed
+from .checksums import checksum_of
+from .errors import ContentError
 from .files import FoundFile, obtain
 from .sources import PTB
+from .unpacking import members
 from .vocabulary import as_array, as_words
 
 _PARSER = 1
 _PARTS = ("train", "valid", "test")
+_TEXTS = tuple(f"ptb.{part}.txt" for part in _PARTS)
 END_OF_SENTENCE = "<eos>"
 
 
@@ -100,7 +102,21 @@ def _contents(files: tuple[FoundFile, ...]) -> list[bytes]:
     """The three texts: three files, or one archive that holds them."""
     if len(files) == len(_PARTS):
         return [file.content() for file in files]
-    with tarfile.open(fileobj=io.BytesIO(files[0].content())) as archive:
-        members = {Path(member.name).name: member for member in archive if member.isfile()}
-        extracted = [archive.extractfile(members[f"ptb.{part}.txt"]) for part in _PARTS]
-        return [file.read() for file in extracted if file is not None]
+    (archive,) = files
+    published = {file.name: file.checksum for layout in PTB.layouts for file in layout}
+    try:
+        found = members(archive.content(), lambda name: Path(name).name in _TEXTS)
+        texts = {Path(name).name: content for name, content in found.items()}
+        for name in _TEXTS:
+            _require_published(texts, name, published[name])
+    except ContentError as error:
+        raise archive.refused(error) from None
+    return [texts[name] for name in _TEXTS]
+
+
+def _require_published(texts: dict[str, bytes], name: str, expected: str) -> None:
+    if name not in texts:
+        raise ContentError(f"it does not hold {name}")
+    found = checksum_of(texts[name], expected.partition(":")[0])
+    if found != expected:
+        raise ContentError(f"the checksum of {name} in it is {found}, expected {expected}")

@@ -7,14 +7,16 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class SourceFile:
-    """A file as its authors published it, with the addresses to try in order.
+    """A file as its authors published it, with the addresses to try in order: https first.
 
-    `checksum` is written `algorithm:hexadecimal digits`, as in `md5:30177ea3...`.
+    `checksum` is written `algorithm:hexadecimal digits`, as in `sha256:440fcabf...`; where it is
+    not SHA-256, `why_not_sha256` says why.
     """
 
     name: str
     checksum: str
     urls: tuple[str, ...]
+    why_not_sha256: str = ""
 
 
 @dataclass(frozen=True)
@@ -35,9 +37,9 @@ class Source:
 
 def _mnist_file(name: str, sha256: str) -> SourceFile:
     hosts = (
-        "http://yann.lecun.com/exdb/mnist/",
         "https://ossci-datasets.s3.amazonaws.com/mnist/",
         "https://storage.googleapis.com/cvdf-datasets/mnist/",
+        "http://yann.lecun.com/exdb/mnist/",
     )
     return SourceFile(name, f"sha256:{sha256}", tuple(host + name for host in hosts))
 
@@ -83,7 +85,7 @@ IMDB = Source(
         (
             SourceFile(
                 "aclImdb_v1.tar.gz",
-                "md5:7c2ac02c03563afcf9b574c7e56c153a",
+                "sha256:c40f74a18d3b61f90feba1e17730e0d38e8b97c05fde7008942e91923d1658fe",
                 (
                     "https://ai.stanford.edu/~amaas/data/sentiment/aclImdb_v1.tar.gz",
                     "https://dataset.bj.bcebos.com/imdb%2FaclImdb_v1.tar.gz",
@@ -104,16 +106,6 @@ PTB = Source(
     homepage="http://www.fit.vutbr.cz/~imikolov/rnnlm/",
     layouts=(
         (
-            SourceFile(
-                "simple-examples.tgz",
-                "md5:30177ea32e27c525793142b6bf2c8e2d",
-                (
-                    "http://www.fit.vutbr.cz/~imikolov/rnnlm/simple-examples.tgz",
-                    "https://dataset.bj.bcebos.com/imikolov%2Fsimple-examples.tgz",
-                ),
-            ),
-        ),
-        (
             _ptb_text(
                 "ptb.train.txt",
                 "fcea919f6cf83f35d4d00c6cbf08040d13d4155226340912e2fef9c9c4102cbf",
@@ -125,6 +117,18 @@ PTB = Source(
             _ptb_text(
                 "ptb.test.txt",
                 "dd65dff31e70846b2a6030a87482edcd5d199130cdcfa1f3dccbb033728deee0",
+            ),
+        ),
+        (
+            SourceFile(
+                "simple-examples.tgz",
+                "md5:30177ea32e27c525793142b6bf2c8e2d",
+                (
+                    "https://dataset.bj.bcebos.com/imikolov%2Fsimple-examples.tgz",
+                    "http://www.fit.vutbr.cz/~imikolov/rnnlm/simple-examples.tgz",
+                ),
+                why_not_sha256="only its MD5 was published; each text in it has to have the "
+                "SHA-256 above",
             ),
         ),
     ),

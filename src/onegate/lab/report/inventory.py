@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from onegate import files
-from onegate.lab import runs
+from onegate.lab import archive
 from onegate.lab.report.subjects import SUBJECTS
 from onegate.lab.runs import Comparison, Run, RunError
 
@@ -55,7 +55,7 @@ def take(root: Path) -> Inventory:
     finished: list[Run] = []
     unfinished: list[LeftOut] = []
     damaged: list[LeftOut] = []
-    for found in runs.scan(root):
+    for found in archive.scan(root):
         run, name = found.read, relative(found.path, root)
         damage = found.damage if isinstance(run, Exception) else _damage(run)
         if isinstance(run, Exception) or damage:
@@ -65,7 +65,7 @@ def take(root: Path) -> Inventory:
         else:
             subject = (run.recipe.task, run.recipe.name)
             unfinished.append(LeftOut(name, f"{run.state}{_progress(run)}", subject))
-    compared = list(runs.scan_comparisons(root))
+    compared = list(archive.scan_comparisons(root))
     damaged += [
         LeftOut(relative(found.path, root), _without_root(found.damage, root))
         for found in compared

@@ -7,7 +7,6 @@ ended; what is shown of running ones is read where the results land.
 
 from __future__ import annotations
 
-import json
 import logging
 import re
 import socket
@@ -15,6 +14,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
 
+from onegate import files
 from onegate.lab import recipes
 from onegate.lab.sweep import preflight, worker
 from onegate.lab.sweep.places import Place, place
@@ -185,10 +185,11 @@ def _position(metrics: bytes) -> str:
     """Epoch and metrics of the last whole line."""
     for line in reversed(metrics.splitlines()):
         try:
-            last = json.loads(line)
-            return f"epoch {last['epoch']:.2f}  {shown(last)}".rstrip()
-        except (ValueError, KeyError):
+            last = files.parse_json(line)
+            files.require(last, {"epoch": float, ...: float}, "")
+        except ValueError:
             continue
+        return f"epoch {last['epoch']:.2f}  {shown(last)}".rstrip()
     return ""
 
 

@@ -6,7 +6,6 @@ checkpoint, its files go up; a run that is taken up again begins with what is th
 
 from __future__ import annotations
 
-import json
 import tempfile
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
@@ -51,7 +50,7 @@ class Place(ABC):
     def status(self, name: str) -> dict[str, Any]:
         """The status of a run, empty if it has none or a damaged one."""
         try:
-            content = json.loads(self.read(f"{name}/status.json") or b"{}")
+            content = files.parse_json(self.read(f"{name}/status.json") or b"{}")
         except ValueError:
             return {}
         return content if isinstance(content, dict) else {}

@@ -14,6 +14,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
+from onegate import files
 from onegate.lab.recipes import Recipe
 from onegate.lab.runs import run_name
 from onegate.lab.sweep.places import Place
@@ -98,6 +99,8 @@ def _kept_threads(place: Place, name: str) -> int | None:
     if content is None:
         return None
     try:
-        return int(json.loads(content)["threads"])
-    except (ValueError, KeyError, TypeError):
+        kept = files.parse_json(content)
+        files.require(kept, {"threads": int}, "")
+        return int(kept["threads"])
+    except ValueError:
         raise PlanError(f"{name} in {place} is damaged: remove it to plan the sweep anew") from None

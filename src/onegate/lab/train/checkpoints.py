@@ -1,8 +1,8 @@
 """Checkpoints: the whole state of a training run, in files that are whole or not used.
 
 A checkpoint of update 1200 is `00001200.safetensors` (all tensors) and `00001200.json` (everything
-else, and the checksums of both). The JSON file is written last, so that a checkpoint exists as
-soon as its JSON does. Nothing is ever unpickled.
+else, which tensors there are, and the checksums of both). The JSON file is written last, so that a
+checkpoint exists as soon as its JSON does. Nothing is ever unpickled.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from __future__ import annotations
 import hashlib
 import json
 import warnings
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -22,6 +22,15 @@ import torch
 from onegate import files
 
 _KEPT = 2  # the last one, and one before it in case the last is damaged
+_NAMED = 3  # tensors that an error names
+# What a checkpoint's JSON holds; versions before `tensors` did not list them.
+_BODY: dict[str, Any] = {
+    "update": int,
+    "tensors_sha256": str,
+    "tensors?": {...: str},
+    "values": {},
+    "sha256": str,
+}
 
 
 class CheckpointError(ValueError):
@@ -35,6 +44,31 @@ class Checkpoint:
     update: int
     tensors: Mapping[str, torch.Tensor]
     values: Mapping[str, Any]
+
+
+def layouts(tensors: Mapping[str, torch.Tensor]) -> dict[str, str]:
+    """The type and shape of each tensor, as `float32 5x3`."""
+    return {
+        name: f"{str(t.dtype).removeprefix('torch.')} {'x'.join(map(str, t.shape))}".strip()
+        for name, t in tensors.items()
+    }
+
+
+def require_layouts(found: Mapping[str, str], expected: Mapping[str, str], what: str) -> None:
+    """Raises `CheckpointError` that names the first tensors missing, not known, or of other shape.
+
+    what: where the tensors are.
+    """
+    problems = [f"{name} ({expected[name]}) is missing" for name in expected if name not in found]
+    problems += [f"{name} ({found[name]}) is not known" for name in found if name not in expected]
+    problems += [
+        f"{name} is {found[name]}, expected {layout}"
+        for name, layout in expected.items()
+        if found.get(name, layout) != layout
+    ]
+    if problems:
+        more = f"; and {len(problems) - _NAMED} more" if len(problems) > _NAMED else ""
+        raise CheckpointError(f"{what}: {'; '.join(problems[:_NAMED])}{more}")
 
 
 class Checkpoints:
@@ -62,6 +96,7 @@ class Checkpoints:
         body = {
             "update": checkpoint.update,
             "tensors_sha256": hashlib.sha256(content).hexdigest(),
+            "tensors": layouts(checkpoint.tensors),
             "values": dict(checkpoint.values),
         }
         files.write(tensors, content)
@@ -70,8 +105,8 @@ class Checkpoints:
 
     def load(self, update: int) -> Checkpoint:
         """The checkpoint of an update, checked; `CheckpointError` names what is damaged."""
-        tensors, values = self._paths(update)
-        body = self._read_values(values)
+        tensors, _ = self._paths(update)
+        body = self._read_values(update)
         try:
             content = tensors.read_bytes()
         except OSError as error:
@@ -82,16 +117,25 @@ class Checkpoints:
                 f"{tensors} is damaged: its SHA-256 is {found[:16]}..., "
                 f"{body['tensors_sha256'][:16]}... was written"
             )
-        # Cloned: the loaded ones are views of `content`, not aligned as torch's own are.
-        loaded = {name: t.clone() for name, t in safetensors.torch.load(content).items()}
+        try:
+            # Cloned: the loaded ones are views of `content`, not aligned as torch's own are.
+            loaded = {name: t.clone() for name, t in safetensors.torch.load(content).items()}
+        except (safetensors.SafetensorError, ValueError, KeyError) as error:
+            raise CheckpointError(f"{tensors} holds no tensors: {error}") from None
+        require_layouts(layouts(loaded), body.get("tensors", layouts(loaded)), str(tensors))
         return Checkpoint(update, loaded, body["values"])
 
-    def last(self) -> Checkpoint | None:
-        """The last checkpoint that is whole, with a warning for each one that is not."""
+    def last(self, check: Callable[[Checkpoint], None] = lambda _: None) -> Checkpoint | None:
+        """The last checkpoint that is whole, with a warning for each one that is not.
+
+        check: raises `CheckpointError` for one that the run cannot go on from.
+        """
         updates = self.updates()
         for update in reversed(updates):
             try:
-                return self.load(update)
+                found = self.load(update)
+                check(found)
+                return found
             except CheckpointError as error:
                 warnings.warn(f"{error}; using the checkpoint before it", stacklevel=2)
         if updates:
@@ -126,17 +170,18 @@ class Checkpoints:
         stem = f"{update:08d}"
         return self.folder / f"{stem}.safetensors", self.folder / f"{stem}.json"
 
-    @staticmethod
-    def _read_values(path: Path) -> dict[str, Any]:
+    def _read_values(self, update: int) -> dict[str, Any]:
+        path = self._paths(update)[1]
         try:
-            body = files.read_json(path)
+            body = files.read_json(path, _BODY)
         except FileNotFoundError:
             raise CheckpointError(f"there is no checkpoint {path}") from None
-        except (OSError, ValueError) as error:
+        except ValueError as error:
             raise CheckpointError(str(error)) from None
-        stated = body.pop("sha256", None)
-        if stated != _checksum(body):
+        if body.pop("sha256") != _checksum(body):
             raise CheckpointError(f"{path} is damaged: it does not have the checksum it states")
+        if body["update"] != update:
+            raise CheckpointError(f"{path} is the checkpoint of update {body['update']}")
         return body
 
 

@@ -10,15 +10,26 @@ import torch
 from torch import Tensor
 from torch.nn.utils import clip_grads_with_norm_, get_total_norm
 
+from onegate import files
 from onegate.lab.recipes import Recipe
 from onegate.lab.runs import RunError
 from onegate.lab.tasks import Batch, Split, Task
 from onegate.lab.train import models, optimizers
-from onegate.lab.train.checkpoints import Checkpoint
+from onegate.lab.train.checkpoints import Checkpoint, CheckpointError, layouts, require_layouts
 from onegate.lab.train.distributed import Group
 from onegate.lab.train.optimizers import LearningRate
 from onegate.lab.train.profiling import Clock
 from onegate.nn.cells import States
+
+# What a checkpoint's values hold beside what is kept with them; see `files.require`.
+_VALUES: dict[str, Any] = {
+    "evaluated": int,
+    "best": (None, float),
+    "best_update": (None, int),
+    "loss_sum": float,
+    "loss_count": int,
+    "learning_rate": {"drops": int, "stale": int, "best": (None, float)},
+}
 
 
 class DivergedError(RunError):
@@ -222,6 +233,28 @@ class Trainer:
             **more,
         }
         return Checkpoint(self.update, tensors, values)
+
+    def check(self, checkpoint: Checkpoint, more: Mapping[str, Any] | None = None) -> None:
+        """Raises `CheckpointError` that names what this run needs and the checkpoint lacks.
+
+        more: kinds of the values that were kept with the state, see `files.require`.
+        """
+        what = f"the checkpoint of update {checkpoint.update}"
+        try:
+            files.require(dict(checkpoint.values), {**_VALUES, **(more or {})}, "")
+        except ValueError as error:
+            raise CheckpointError(f"{what}: {error}") from None
+        tensors: dict[str, Tensor] = {
+            f"model.{name}": p for name, p in self.model.named_parameters()
+        }
+        state = optimizers.expected_state(self.recipe.optimizer, self.optimizer)
+        tensors |= {f"optimizer.{name}": tensor for name, tensor in state.items()}
+        tensors["random"] = torch.get_rng_state()
+        found = layouts(checkpoint.tensors)
+        # How many states are carried, and how large, the list of the checkpoint's tensors tells.
+        others = ("carried.", "random_cuda")
+        known = {name: found[name] for name in found if name.startswith(others)}
+        require_layouts(found, {**layouts(tensors), **known}, what)
 
     def load(self, checkpoint: Checkpoint) -> None:
         """Goes back, or forth, to a checkpoint."""

@@ -159,6 +159,12 @@ def load_weights(model: nn.Module, weights: Mapping[str, Tensor]) -> None:
     if parameters.keys() != weights.keys():
         different = sorted(parameters.keys() ^ weights.keys())
         raise ValueError(f"these weights belong to another model; they differ in {different}")
+    for name, parameter in parameters.items():
+        if weights[name].shape != parameter.shape:
+            raise ValueError(
+                f"these weights belong to another model: {name} is {tuple(weights[name].shape)}, "
+                f"expected {tuple(parameter.shape)}"
+            )
     with torch.no_grad():
         for name, parameter in parameters.items():
             parameter.copy_(weights[name])

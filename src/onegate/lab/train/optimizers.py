@@ -52,6 +52,23 @@ def state_tensors(optimizer: torch.optim.Optimizer) -> dict[str, Tensor]:
     }
 
 
+def expected_state(asked: Optimizer, optimizer: torch.optim.Optimizer) -> dict[str, Tensor]:
+    """What `state_tensors` gives after an update, by name: tensors of the same types and shapes."""
+    expected: dict[str, Tensor] = {}
+    parameters = [p for group in optimizer.param_groups for p in group["params"]]
+    for number, parameter in enumerate(parameters):
+        # Which of a state's tensors are as large as the parameter shows at one of an odd size.
+        probe = nn.Parameter(torch.zeros(1, 3, 1, dtype=parameter.dtype))
+        probe.grad = torch.zeros_like(probe)
+        made = build(asked, [probe])
+        made.step()
+        for name, tensor in state_tensors(made).items():
+            shape = parameter.shape if tensor.shape == probe.shape else tensor.shape
+            kept = torch.empty(shape, dtype=tensor.dtype, device="meta")
+            expected[f"{number}.{name.partition('.')[2]}"] = kept
+    return expected
+
+
 def load_state_tensors(optimizer: torch.optim.Optimizer, tensors: Mapping[str, Tensor]) -> None:
     """Puts back what `state_tensors` gave."""
     content = optimizer.state_dict()

@@ -17,7 +17,7 @@ import torch
 
 from onegate.lab import recipes, tasks
 from onegate.lab.recipes import Recipe
-from onegate.lab.runs import RunError, RunFolder, State, WatchedFolder, run_name
+from onegate.lab.runs import LINES, RunError, RunFolder, State, WatchedFolder, run_name
 from onegate.lab.train import machine, models
 from onegate.lab.train.checkpoints import Checkpoint, CheckpointError
 from onegate.lab.train.distributed import Group, PeerError
@@ -25,6 +25,8 @@ from onegate.lab.train.loop import Trainer
 from onegate.lab.train.progress import Observer, Position, Speed, Throttle
 
 RUNS = Path("runs")
+# What is kept in a checkpoint beside the trainer's state; versions before did not count lines.
+_KEPT: dict[str, Any] = {"seconds": float, "training_seconds": float, "metrics?": LINES}
 
 
 class StoppedError(Exception):
@@ -64,7 +66,7 @@ def train(
 
         def earlier_result() -> Mapping[str, Any] | None:
             stack.enter_context(run.locked(patience))
-            return dict(run.status()["result"]) if _is_finished(run, recipe, resume) else None
+            return run.result() if _is_finished(run, recipe, resume) else None
 
         result: Mapping[str, Any] | None = group.lead(earlier_result)
         if result is not None:
@@ -162,16 +164,29 @@ class _Session:
         """Begins a new run, or takes up the old one where its last whole checkpoint left it."""
         if not self.folder.has_run():
             self.folder.start(self.trainer.recipe)
-        checkpoint = self.group.checkpoint(self.folder.checkpoints.last)
-        update = 0
+        checkpoint = self.group.checkpoint(self._last_checkpoint)
+        update, lines = 0, None
         if checkpoint is not None:
             self.trainer.load(checkpoint)
             self.seconds_before = checkpoint.values["seconds"]
             self.training_before = checkpoint.values["training_seconds"]
+            lines = checkpoint.values.get("metrics")
             update = self.saved_at = checkpoint.update
         self.folder.checkpoints.remove_after(update)
-        self.folder.keep_metrics_until(self.trainer.evaluated)
+        self.folder.keep_metrics(lines, self.trainer.evaluated)
         self.folder.note_status("running", update=update)
+
+    def _last_checkpoint(self) -> Checkpoint | None:
+        found = self.folder.checkpoints.last(lambda c: self.trainer.check(c, _KEPT))
+        status = self.folder.status()
+        saved = status.get("state") == "stopped" and "error" not in status
+        if found is None and saved:
+            raise RunError(
+                f"{self.folder.checkpoints.folder} holds no checkpoint, although the run was saved "
+                f"after update {status.get('update')}; put it back, or start the run anew in "
+                "another folder with --run"
+            )
+        return found
 
     def after_update(self, loss: float, items: int) -> None:
         """Shows the position, saves if it is time, stops if asked to."""
@@ -243,7 +258,9 @@ class _Session:
         with self.trainer.clock.phase("checkpoints"):
             self.folder.checkpoints.save(
                 self.trainer.checkpoint(
-                    seconds=self._seconds(), training_seconds=self._training_seconds()
+                    seconds=self._seconds(),
+                    training_seconds=self._training_seconds(),
+                    metrics=self.folder.metric_lines(),
                 )
             )
         self.saved_at = self.trainer.update
@@ -278,7 +295,8 @@ class _Session:
             "parameters_paper": counts.paper,
             "parameters_total": counts.total,
         }
-        self.folder.note_status("done", update=self.trainer.update, result=result)
+        lines = self.folder.metric_lines()
+        self.folder.note_status("done", update=self.trainer.update, result=result, metrics=lines)
         return result
 
     def _take_kept_model(self) -> int:
