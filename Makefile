@@ -6,13 +6,15 @@ BIN := $(VENV)/bin
 PIP := $(BIN)/pip --disable-pip-version-check -q
 SOURCES := pyproject.toml constraints.txt CMakeLists.txt $(wildcard csrc/*.h csrc/*.cpp)
 
-.PHONY: help reproduce test test-peers lint docs bench sanitize clean
+.PHONY: help reproduce test test-peers test-versions lint docs bench sanitize fuzz clean
 
 help:
 	@echo "make reproduce   the paper's comparison, small; ends with a report to open"
 	@echo "make test        lint, types and all tests"
 	@echo "make test-peers  comparisons with Keras and Flax"
+	@echo "make test-versions PYTHON=python3.13 TORCH=2.15.0   the layers and engines with other versions"
 	@echo "make sanitize    the native code under the sanitizers"
+	@echo "make fuzz        random units and programs, SECONDS=600 of each"
 	@echo "make bench       speed beside torch.nn and other libraries"
 	@echo "make docs        the documentation, in docs/_build"
 
@@ -41,10 +43,25 @@ $(VENV)/installed-peers: $(VENV)/installed
 	@touch $@
 
 test-peers: $(VENV)/installed-peers
-	KERAS_BACKEND=jax $(BIN)/pytest -q tests/peers tests/bench
+	KERAS_BACKEND=jax $(BIN)/pytest -q tests/library/peers tests/lab/bench
+
+# Another Python and torch, in an environment of its own (up to 6 GB; remove it afterwards).
+TORCH ?= 2.13.0
+OTHER := .venv-$(notdir $(PYTHON))-torch$(TORCH)
+VERSION_TESTS := tests/library tests/lab/train
+
+test-versions:
+	$(PYTHON) -m venv $(OTHER)
+	$(OTHER)/bin/pip --disable-pip-version-check -q install --no-compile torch==$(TORCH) \
+		pytest hypothesis torchrecurrent .
+	$(OTHER)/bin/python -m pytest -q $(VERSION_TESTS)
 
 sanitize: $(VENV)/installed
-	$(BIN)/python -m tests.native.sanitize
+	$(BIN)/python -m tests.library.native.sanitize
+
+SECONDS ?= 600
+fuzz: $(VENV)/installed
+	$(BIN)/python -m tests.library.fuzz --seconds $(SECONDS)
 
 bench: $(VENV)/installed
 	$(BIN)/onegate bench

@@ -56,6 +56,14 @@ void say(const std::string& text, char* message, int64_t size) {
   message[n] = 0;
 }
 
+// Whether a tensor of T steps and B rows, all strides as given, is one that memory could hold.
+bool holds(const og_forward& c, int64_t step, int64_t row) {
+  const auto extent = [](int64_t count, int64_t stride) {
+    return times(count, stride < 0 ? times(stride, -1) : stride);
+  };
+  return plus(extent(c.steps, step), extent(c.rows, row)) <= kMaxTensor;
+}
+
 // What would make the engine touch memory that it should not.
 std::string fault(const og_forward& c, bool backward) {
   if (c.program == nullptr) return "there is no program";
@@ -67,6 +75,11 @@ std::string fault(const og_forward& c, bool backward) {
   if (c.steps < 1 || c.rows < 1)
     return "a run needs at least one step and one row, got " + std::to_string(c.steps) +
            " steps and " + std::to_string(c.rows) + " rows";
+  if (!c.program->fits(c.directions, c.steps, c.rows))
+    return std::to_string(c.steps) + " steps of " + std::to_string(c.rows) +
+           " rows are more than a run of this program can have";
+  if (!holds(c, c.x_step, c.x_row) || !holds(c, c.out_step, c.out_row))
+    return "strides reach further than memory";
   if (c.x == nullptr || c.start == nullptr || c.out == nullptr || c.parameters == nullptr)
     return "a tensor is missing";
   if (!backward && c.last == nullptr) return "there is nowhere to put the last states";
@@ -83,19 +96,25 @@ std::string fault(const og_forward& c, bool backward) {
   return "";
 }
 
-template <class F> int32_t guarded(char* message, int64_t size, F body) {
+// What work(watch) says is wrong, as a message. The host is met outside of all handlers: it may end the
+// thread then, which is no failure of the work.
+template <class F>
+int32_t guarded(char* message, int64_t size, const og_host* host, F work) {
+  Watch watch(host);
+  std::string problem;
+  watch.leave();
   try {
-    const std::string problem = body();
-    say(problem, message, size);
-    return problem.empty() ? 0 : 1;
+    problem = work(watch);
   } catch (const std::bad_alloc&) {
-    say("out of memory for scratch", message, size);
+    problem = "out of memory for scratch";
   } catch (const std::exception& e) {
-    say(e.what(), message, size);
+    problem = e.what();
   } catch (...) {
-    say("unknown failure", message, size);
+    problem = "unknown failure";
   }
-  return 1;
+  watch.enter();
+  say(problem, message, size);
+  return watch.ended() ? 2 : problem.empty() ? 0 : 1;
 }
 
 }  // namespace
@@ -134,27 +153,33 @@ og_program* og_program_new(const int64_t* code, int64_t length, const double* co
 void og_program_free(og_program* program) { delete program; }
 
 int64_t og_kept_size(const og_program* program, int64_t directions, int64_t steps, int64_t rows) {
-  return program == nullptr ? 0 : program->kept_per_row() * directions * steps * rows;
+  if (program == nullptr) return 0;
+  if (directions < 0 || steps < 0 || rows < 0 || !program->fits(directions, steps, rows)) return -1;
+  return program->kept_per_row() * directions * steps * rows;
 }
 
 int32_t og_run_forward(const og_forward* call, char* message, int64_t size) {
-  return guarded(message, size, [&]() -> std::string {
+  const og_host* host = call == nullptr ? nullptr : call->host;
+  return guarded(message, size, host, [&](Watch& watch) -> std::string {
     if (call == nullptr) return "there is no call";
     std::string problem = fault(*call, false);
     if (!problem.empty()) return problem;
-    const auto run = call->bits == 32 ? engine().forward32 : engine().forward64;
-    if (run(*call)) return "";
+    const auto pass = call->bits == 32 ? engine().forward32 : engine().forward64;
+    if (pass(*call, watch)) return "";
     og_forward alone = *call;
     alone.threads = 1;
-    return run(alone) ? "" : "no thread could be had";
+    return pass(alone, watch) ? "" : "no thread could be had";
   });
 }
 
 int32_t og_run_backward(const og_backward* call, char* message, int64_t size) {
-  return guarded(message, size, [&]() -> std::string {
+  const og_host* host = call == nullptr ? nullptr : call->forward.host;
+  return guarded(message, size, host, [&](Watch& watch) -> std::string {
     if (call == nullptr) return "there is no call";
     std::string problem = fault(call->forward, true);
     if (!problem.empty()) return problem;
+    if (!holds(call->forward, call->grad_out_step, call->grad_out_row))
+      return "strides reach further than memory";
     if (call->grad_start == nullptr || call->grad_parameters == nullptr)
       return "there is nowhere to put the gradients";
     const size_t parameters =
@@ -162,10 +187,10 @@ int32_t og_run_backward(const og_backward* call, char* message, int64_t size) {
     for (size_t i = 0; i < parameters; ++i)
       if (call->grad_parameters[i] == nullptr)
         return "there is nowhere to put the gradient of parameter " + std::to_string(i);
-    const auto run = call->forward.bits == 32 ? engine().backward32 : engine().backward64;
-    if (run(*call)) return "";
+    const auto pass = call->forward.bits == 32 ? engine().backward32 : engine().backward64;
+    if (pass(*call, watch)) return "";
     og_backward alone = *call;
     alone.forward.threads = 1;
-    return run(alone) ? "" : "no thread could be had";
+    return pass(alone, watch) ? "" : "no thread could be had";
   });
 }

@@ -86,10 +86,11 @@ template <class T> class Backward : Pass<T> {
     return other;
   }
 
-  void run(Barrier& barrier) {
+  void run(Barrier& barrier, Turns& turns) {
     this->fill_step();
     begin();
     for (int64_t s1 = call_.steps; s1 > 0; s1 -= chunk_) {
+      if (turns.over()) return;
       const int64_t s0 = std::max<int64_t>(0, s1 - chunk_);
       offsets_.assign(1, 0);
       for (int64_t s = s0; s < s1; ++s) offsets_.push_back(offsets_.back() + active(time(s)));
@@ -450,7 +451,7 @@ void write_gradients(const og_backward& call, const Plan& plan,
   }
 }
 
-template <class T> bool run_backward(const og_backward& call) {
+template <class T> bool run_backward(const og_backward& call, Watch& watch) {
   const Plan plan(call.forward, kFewRows);
   const og_program& p = plan.program;
   std::vector<bool> needed(p.parameters.size(), false);
@@ -462,8 +463,9 @@ template <class T> bool run_backward(const og_backward& call) {
         if (p.backward.slots[operand.slot].space == Space::kInput)
           needed[operand.parameter] = true;
   Packed<T> packed;
+  OwnScratch scratch;
   auto all = workers<Backward<T>>(
-      plan,
+      plan, scratch,
       [&](const Part& part, int thread) {
         return Backward<T>(call, plan, &packed, part, thread);
       },
@@ -471,9 +473,10 @@ template <class T> bool run_backward(const og_backward& call) {
   return on_threads(plan.threads, [&](int thread, Barrier& barrier) {
     packed.fill(p, plan.call.parameters, needed, true, thread, plan.threads);
     barrier.wait();
-    for (Backward<T>& part : all[thread]) part.run(barrier);
+    Turns turns(watch, thread, 1);
+    for (Backward<T>& part : all[thread]) part.run(barrier, turns);
     barrier.wait();
-    write_gradients(call, plan, all, thread);
+    if (!watch.ended()) write_gradients(call, plan, all, thread);
   });
 }
 

@@ -41,10 +41,11 @@ template <class T> class Forward : Pass<T> {
     return other;
   }
 
-  void run(Barrier& barrier) {
+  void run(Barrier& barrier, Turns& turns) {
     this->fill_step();
     begin();
     for (int64_t s0 = 0; s0 < call_.steps; s0 += chunk_) {
+      if (turns.over()) return;
       const int64_t s1 = std::min(s0 + chunk_, call_.steps);
       int64_t rows = 0;
       for (int64_t s = s0; s < s1; ++s) {
@@ -187,15 +188,16 @@ template <class T> class Forward : Pass<T> {
   std::vector<T*> prev_, next_, keep_, projected_;
 };
 
-template <class T> bool run_forward(const og_forward& call) {
+template <class T> bool run_forward(const og_forward& call, Watch& watch) {
   const Plan plan(call, kFewForward);
   const og_program& p = plan.program;
   std::vector<bool> needed(p.parameters.size(), false);
   for (const Stage& stage : p.forward.stages)
     for (const Factor& term : stage.terms) needed[term.parameter] = !plan.few;
   Packed<T> packed;
+  OwnScratch scratch;
   auto all = workers<Forward<T>>(
-      plan,
+      plan, scratch,
       [&](const Part& part, int thread) {
         return Forward<T>(plan, &packed, part, thread);
       },
@@ -203,7 +205,9 @@ template <class T> bool run_forward(const og_forward& call) {
   return on_threads(plan.threads, [&](int thread, Barrier& barrier) {
     packed.fill(p, call.parameters, needed, false, thread, plan.threads);
     barrier.wait();
-    for (Forward<T>& part : all[thread]) part.run(barrier);
+    // A step of little work may take less time than a look at the clock.
+    Turns turns(watch, thread, call.rows * p.multiplications < kSmall ? 64 : 1);
+    for (Forward<T>& part : all[thread]) part.run(barrier, turns);
   });
 }
 

@@ -2,11 +2,12 @@
 #pragma once
 
 #include "onegate.h"
+#include "threads.h"
 
 struct Engine {
   const char* name;
-  bool (*forward32)(const og_forward&);
-  bool (*forward64)(const og_forward&);
-  bool (*backward32)(const og_backward&);
-  bool (*backward64)(const og_backward&);
+  bool (*forward32)(const og_forward&, Watch&);
+  bool (*forward64)(const og_forward&, Watch&);
+  bool (*backward32)(const og_backward&, Watch&);
+  bool (*backward64)(const og_backward&, Watch&);
 };

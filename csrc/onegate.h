@@ -3,7 +3,7 @@
  * A program (one per unit and size) is made once from the integers of
  * onegate.lowering.program.Program.encode, checked, and then run over whole sequences. Nothing here
  * allocates a result, prints or aborts: a function that can fail returns non-zero and leaves a
- * message of at most `size` bytes in `message`.
+ * message of at most `size` bytes in `message`. A run that its host ends returns 2, without one.
  *
  * Sizes: T steps, B rows (sequences), D directions (the second runs backward in time), d inputs,
  * S the sum of the states' sizes, n the size of the first state, which is the output.
@@ -27,6 +27,15 @@ extern "C" {
 
 typedef struct og_program og_program;
 
+/* What a host that has other threads to run, and signals to handle, is told by the calling thread.
+ * An interpreter gives up its lock in `leave` and takes it in `enter`. */
+typedef struct {
+  void* (*leave)(void);      /* the work begins, or goes on */
+  void (*enter)(void* left); /* it ends, or rests; left: what `leave` returned */
+  int32_t (*check)(void);    /* or null; called while it rests, several times a second: non-zero
+                                ends the run, whose results are then incomplete */
+} og_host;
+
 typedef struct {
   const og_program* program;
   int32_t bits;       /* 32 or 64 */
@@ -44,6 +53,7 @@ typedef struct {
   void* last;               /* (D, B, S), without gaps */
   void* kept;               /* og_kept_size elements, or null: nothing is kept */
   const void* const* parameters; /* D times all parameters, each without gaps */
+  const og_host* host;      /* or null */
 } og_forward;
 
 typedef struct {
@@ -66,7 +76,7 @@ OG_EXPORT og_program* og_program_new(const int64_t* code, int64_t length, const 
                                      int64_t constant_count, char* message, int64_t size);
 OG_EXPORT void og_program_free(og_program* program);
 
-/* Elements that the forward pass keeps for the backward pass. */
+/* Elements that the forward pass keeps for the backward pass; -1: more than a run can have. */
 OG_EXPORT int64_t og_kept_size(const og_program* program, int64_t directions, int64_t steps,
                                int64_t rows);
 

@@ -23,8 +23,12 @@ namespace OG_ISA {
 class Scratch {
  public:
   Scratch() = default;
-  Scratch(const Scratch&) = delete;
-  Scratch& operator=(const Scratch&) = delete;
+  Scratch(Scratch&& other) noexcept { *this = std::move(other); }
+  Scratch& operator=(Scratch&& other) noexcept {
+    std::swap(data_, other.data_);
+    std::swap(size_, other.size_);
+    return *this;
+  }
   ~Scratch() { std::free(data_); }
 
   char* reserve(size_t bytes) {
@@ -63,22 +67,35 @@ class Carver {
     // An odd number of cache lines between pieces keeps equal offsets out of one cache set.
     const size_t bytes = (static_cast<size_t>(count) * sizeof(T) + 63) / 64 * 64;
     used_ += bytes + 64 * (1 + bytes / 64 % 2);
+    if (used_ > kMost) throw std::bad_alloc();
     return piece;
   }
   size_t used() const { return used_; }
 
  private:
+  static constexpr size_t kMost = size_t{1} << 62;  // twice of which is still a size
   char* base_;
   size_t used_ = 0;
 };
 
-// Lays out twice through `layout(Carver&)`: to measure, then in the calling thread's scratch.
-template <class F> void carve(F layout) {
-  Carver counting(nullptr);
-  layout(counting);
-  Carver real(thread_scratch().reserve(counting.used()));
-  layout(real);
-}
+// The thread's scratch while a call lasts: one that begins meanwhile, on the same thread (the host may
+// run anything when it checks for signals), finds none and makes its own.
+class OwnScratch {
+ public:
+  OwnScratch() { std::swap(mine_, thread_scratch()); }
+  ~OwnScratch() { std::swap(mine_, thread_scratch()); }
+
+  // Lays out twice through `layout(Carver&)`: to measure, then for real.
+  template <class F> void carve(F layout) {
+    Carver counting(nullptr);
+    layout(counting);
+    Carver real(mine_.reserve(counting.used()));
+    layout(real);
+  }
+
+ private:
+  Scratch mine_;
+};
 
 // Rows [first, last) of one direction.
 struct Part {
@@ -127,7 +144,7 @@ struct Plan {
   Plan(const og_forward& c, int64_t few_rows) : program(*c.program), call(c), order(c) {
     const int64_t rows = call.rows * call.directions;
     const int64_t per_step = rows * program.multiplications;
-    threads = threads_allowed() ? call.threads : 1;
+    threads = threads_allowed() ? std::min(call.threads, kMaxThreads) : 1;
     const bool small = program.multiplications < kSmall;
     few = call.rows * call.steps <= (small ? kFewRowsOfSmall : few_rows);
     // Below these amounts of work a team costs more than it brings; who asks for a split gets it.
@@ -220,11 +237,12 @@ template <class T> struct Packed {
 // One worker per thread and part, each with scratch of its own; where columns are split, all threads
 // work on the scratch of the first. layout(carver) lays out what the workers share.
 template <class Worker, class Make, class Layout>
-std::vector<std::vector<Worker>> workers(const Plan& plan, Make make, Layout layout) {
+std::vector<std::vector<Worker>> workers(const Plan& plan, OwnScratch& scratch, Make make,
+                                         Layout layout) {
   std::vector<std::vector<Worker>> all(plan.threads);
   for (int thread = 0; thread < (plan.columns ? 1 : plan.threads); ++thread)
     for (const Part& part : plan.parts(thread)) all[thread].push_back(make(part, thread));
-  carve([&](Carver& carver) {
+  scratch.carve([&](Carver& carver) {
     layout(carver);
     for (auto& parts : all)
       for (Worker& worker : parts) worker.layout(carver);

@@ -272,6 +272,39 @@ void read_maps(Reader& in, og_program& p, Checker& backward) {
   }
 }
 
+void at_most(int64_t limit, int64_t count, const char* what) {
+  if (count > limit)
+    refuse("the program is too large: " + (count == INT64_MAX ? "too many " : text(count) + " ") +
+           what + ", at most " + text(limit));
+}
+
+// How much a program needs, as sums that cannot overflow.
+void measure(og_program& p) {
+  constexpr int64_t kPadding = 31;  // a vector may be stored as whole panels
+  const auto add = [&](int64_t width) { p.numbers = plus(p.numbers, width + kPadding); };
+  add(p.input);
+  for (const auto* widths : {&p.states, &p.kept})
+    for (int64_t width : *widths) add(width);
+  for (const Code* code : {&p.forward, &p.backward}) {
+    for (const Slot& slot : code->slots) {
+      p.widest = std::max(p.widest, slot.width);
+      add(slot.width);
+    }
+    for (const auto* widths : {&code->temps, &code->chunks})
+      for (int64_t width : *widths) add(width);
+  }
+  for (const MapSums& map : p.maps)
+    for (const Factor& operand : map.operands) add(p.backward.slots[operand.slot].width);
+  int64_t parameters = 0;
+  for (const Shape& shape : p.parameters) parameters = plus(parameters, shape.count());
+  for (const Stage& stage : p.forward.stages)
+    for (const Factor& term : stage.terms)
+      p.multiplications = plus(p.multiplications, p.parameters[term.parameter].count());
+  at_most(kMaxNumbers, p.numbers, "numbers for each row");
+  at_most(kMaxNumbers, parameters, "numbers in its parameters");
+  at_most(kMaxNumbers, p.multiplications, "multiplications for each row");
+}
+
 }  // namespace
 
 int64_t og_program::kept_per_row() const {
@@ -312,11 +345,7 @@ og_program* read_program(const int64_t* code, int64_t length, const double* cons
   backward.read(in);
   read_maps(in, *p, backward);
   in.end();
-  for (const Code* c : {&p->forward, &p->backward})
-    for (const Slot& slot : c->slots) p->widest = std::max(p->widest, slot.width);
-  for (const Stage& stage : p->forward.stages)
-    for (const Factor& term : stage.terms)
-      p->multiplications += p->parameters[term.parameter].count();
+  measure(*p);
   return p.release();
 } catch (const std::exception& e) {
   error = e.what();

@@ -1,6 +1,7 @@
 // A checked program: what a step computes, forward and backward. See graph/program.py.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <string>
 #include <vector>
@@ -8,6 +9,22 @@
 #include "operations.h"
 
 constexpr int64_t kFormat = 2;
+
+// Sums and products of sizes; one that does not fit is the largest number there is.
+inline int64_t plus(int64_t a, int64_t b) {
+  int64_t sum;
+  return __builtin_add_overflow(a, b, &sum) ? INT64_MAX : sum;
+}
+inline int64_t times(int64_t a, int64_t b) {
+  int64_t product;
+  return __builtin_mul_overflow(a, b, &product) ? INT64_MAX : product;
+}
+
+// No size that comes of a program and a call within these limits overflows.
+constexpr int64_t kMaxNumbers = int64_t{1} << 40;   // of a program's row, its parameters, its step
+constexpr int64_t kMaxRowSteps = int64_t{1} << 48;  // of a call
+constexpr int64_t kMaxTensor = int64_t{1} << 59;    // numbers from a tensor's first to its last
+constexpr int32_t kMaxThreads = 1024;
 
 enum class Space : int32_t {
   kInput, kPrev, kNext, kKeep, kTemp, kChunk, kVector, kConstant, kGradNext, kGradPrev, kGradInput
@@ -87,9 +104,16 @@ struct og_program {
   std::vector<MapSums> maps;
   int64_t widest = 1;                  // width of the widest slot
   int64_t multiplications = 0;         // of the forward step, per row
+  int64_t numbers = 0;                 // of all that a row of a step may need, at least
 
   // Per step and row: the kept values, and the states other than the output.
   int64_t kept_per_row() const;
+
+  // Whether a call may have so many rows and steps.
+  bool fits(int64_t directions, int64_t steps, int64_t rows) const {
+    const int64_t all = times(times(directions, steps), rows);
+    return all <= kMaxRowSteps && times(all, std::max(numbers, multiplications)) <= kMaxTensor;
+  }
 };
 
 // Reads and checks a program; on error the result is null and `error` says why.

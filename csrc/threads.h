@@ -3,6 +3,7 @@
 #pragma once
 
 #include <atomic>
+#include <chrono>
 #include <cstdint>
 #if defined(OG_PLAIN_THREADS) || !defined(_OPENMP)
 #include <thread>
@@ -16,6 +17,8 @@
 #if !defined(_WIN32)
 #include <sched.h>
 #endif
+
+#include "onegate.h"
 
 // All threads of a team wait for one another. Spins, then gives way: a core may be busy elsewhere.
 class Barrier {
@@ -44,6 +47,63 @@ class Barrier {
   const int count_;
   std::atomic<int> arrived_{0};
   std::atomic<uint32_t> round_{0};
+};
+
+// Asks the host, several times a second, whether a run is to end. Only the calling thread asks.
+class Watch {
+ public:
+  explicit Watch(const og_host* host) : host_(host) {}
+
+  void leave() {
+    if (host_ != nullptr) left_ = host_->leave();
+  }
+  void enter() {
+    if (host_ != nullptr) host_->enter(left_);
+  }
+  bool ended() const { return end_.load(std::memory_order_relaxed) != INT64_MAX; }
+
+ private:
+  friend class Turns;
+  using Clock = std::chrono::steady_clock;
+  static constexpr std::chrono::milliseconds kPause{50};
+
+  void ask(int64_t turn) {
+    if (ended() || Clock::now() < next_) return;
+    enter();
+    if (host_->check() != 0) end_.store(turn + 1, std::memory_order_relaxed);
+    leave();
+    next_ = Clock::now() + kPause;
+  }
+
+  const og_host* const host_;
+  void* left_ = nullptr;
+  std::atomic<int64_t> end_{INT64_MAX};  // the turn before which all leave
+  Clock::time_point next_ = Clock::now() + kPause;
+};
+
+// The turns (chunks of steps) of one thread. Where threads wait for one another within a turn, all of
+// them leave before the same one: it is set a turn ahead, before a barrier that they all pass.
+class Turns {
+ public:
+  // every: turns from one look at the clock to the next.
+  Turns(Watch& watch, int thread, int64_t every)
+      : watch_(watch), asks_(thread == 0 && watch.host_ != nullptr && watch.host_->check != nullptr),
+        every_(every) {}
+
+  // Begins a turn; true: the run ends before it.
+  bool over() {
+    if (asks_ && --wait_ == 0) {
+      wait_ = every_;
+      watch_.ask(turn_);
+    }
+    return turn_++ >= watch_.end_.load(std::memory_order_relaxed);
+  }
+
+ private:
+  Watch& watch_;
+  const bool asks_;
+  const int64_t every_;
+  int64_t wait_ = every_, turn_ = 0;
 };
 
 // Whether OpenMP's pool may be used: not in a process forked from one that had used it.

@@ -30,7 +30,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "cells": {*LANGUAGE, "engines", "arguments", "init"},
     "layers": {*LANGUAGE, "engines", "arguments", "init", "cells"},
     "named": {"units", "cells", "layers"},
-    "convert": {"units", "layers", "named"},
+    "convert": {*LANGUAGE, "cells", "layers", "named"},
     "files": set(),
     "text_statistics": set(),
     "data": {"files"},

@@ -18,10 +18,15 @@ from __future__ import annotations
 
 import copy
 import functools
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, fields
-from typing import Any, ClassVar, NoReturn, Protocol, Self, dataclass_transform
+import inspect
+import math
+import numbers
+import operator
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field, fields
+from typing import Any, ClassVar, NoReturn, Protocol, Self, TypeVar, dataclass_transform
 
+import numpy as np
 import torch
 
 from onegate import ops
@@ -46,11 +51,53 @@ __all__ = [
     "tanh",
 ]
 
+_V = TypeVar("_V")
 LANGUAGE = f"+ - *, unary minus, {', '.join(sorted(ops.__all__))}, affine maps, vectors and numbers"
 
 
 class UnitError(ValueError):
     """A unit's equations do not fit together."""
+
+
+def flag(name: str, value: Any) -> bool:
+    """`value`, if it is True or False, also NumPy's; 0 and 1 are not, as in torch.nn.GRU."""
+    if isinstance(value, (bool, np.bool_)):
+        return bool(value)
+    raise TypeError(f"{name} is {value!r}, expected True or False")
+
+
+def whole(name: str, value: Any) -> int:
+    """`value` as an int, if it is a whole number, also NumPy's."""
+    if not isinstance(value, bool) and getattr(value, "dtype", None) != torch.bool:
+        try:
+            return operator.index(value)
+        except TypeError:
+            pass
+    raise TypeError(f"{name} is {value!r}, expected a whole number")
+
+
+def is_number(value: Any) -> bool:
+    """Whether `value` is a finite real number, also NumPy's; True and False are not."""
+    is_real = not isinstance(value, bool) and isinstance(value, numbers.Real)
+    return is_real and math.isfinite(value)
+
+
+def number(name: str, value: Any) -> float:
+    """`value` as a float, or as the int that it is, if it is a finite number, also NumPy's."""
+    if is_number(value):
+        return value if isinstance(value, int) else float(value)
+    raise TypeError(f"{name} is {value!r}, expected a number")
+
+
+def _not_in_the_language(what: str = "", instead: str = "") -> Callable[..., NoReturn]:
+    """A method that refuses an operator, and says what to write instead."""
+
+    def refuse(*_: object) -> NoReturn:
+        if what:
+            raise UnitError(f"{what} is not in the language; {instead}")
+        raise UnitError(f"unknown operation; the language has {LANGUAGE}")
+
+    return refuse
 
 
 class Value:
@@ -64,7 +111,6 @@ class Value:
     """
 
     __slots__ = ("args", "builder", "init", "name", "number", "op", "size", "weights")
-    __array_ufunc__ = None
 
     def __init__(
         self,
@@ -112,17 +158,35 @@ class Value:
     def __neg__(self) -> Value:
         return self.builder.pointwise("neg", self)
 
-    def _unknown(self, *_: object) -> NoReturn:
-        raise UnitError(f"unknown operation; the language has {LANGUAGE}")
+    __truediv__ = __rtruediv__ = __floordiv__ = __mod__ = _not_in_the_language(
+        "division", "multiply by a number instead, such as 0.5 * h"
+    )
+    __pow__ = __rpow__ = _not_in_the_language("a power", "write a product instead, such as f * f")
+    __matmul__ = __rmatmul__ = _not_in_the_language(
+        "a matrix product", "declare a map in the class, W = Affine(), and write self.W[h]"
+    )
+    __lt__ = __gt__ = __le__ = __ge__ = __bool__ = _not_in_the_language(
+        "a branch on values",
+        "step is called once, for all steps; mix by a gate, such as (1 - f) * h + f * candidate",
+    )
+    __getitem__ = __iter__ = __len__ = __abs__ = __float__ = _not_in_the_language()
 
-    __truediv__ = __rtruediv__ = __pow__ = __rpow__ = __matmul__ = __rmatmul__ = _unknown
-    __mod__ = __floordiv__ = __lt__ = __gt__ = __le__ = __ge__ = __getitem__ = _unknown
-    __abs__ = __bool__ = __iter__ = __len__ = __float__ = _unknown
+    def __array_ufunc__(self, function: Any, _: str, *operands: Any, **__: Any) -> Value:
+        """NumPy's numbers are numbers; its functions are not those of the language."""
+        arithmetic = {"add": "add", "subtract": "sub", "multiply": "mul"}
+        if function.__name__ not in arithmetic:
+            _refuse_function("numpy", function.__name__)
+        return self.builder.pointwise(arithmetic[function.__name__], *operands)
 
     @classmethod
-    def __torch_function__(cls, func: Any, *_: object) -> NoReturn:
-        name = getattr(func, "__name__", func)
-        raise UnitError(f"unknown operation torch '{name}'; the language has {LANGUAGE}")
+    def __torch_function__(cls, function: Any, *_: object) -> NoReturn:
+        _refuse_function("torch", getattr(function, "__name__", str(function)))
+
+
+def _refuse_function(package: str, name: str) -> NoReturn:
+    if name in ops.__all__:
+        raise UnitError(f"{package}'s {name} cannot be derived from: use onegate.{name}")
+    raise UnitError(f"unknown operation {package} '{name}'; the language has {LANGUAGE}")
 
 
 class Builder:
@@ -211,7 +275,7 @@ class Affine(_Declared):
 
     def __init__(self, like: str | None = None, bias: bool = True) -> None:
         super().__init__(like)
-        self.bias = bias
+        self.bias = flag("Affine: bias", bias)
 
     def __get__(self, unit: Unit | None, owner: type) -> Any:
         return self if unit is None else _AppliedMap(self, unit)
@@ -228,6 +292,14 @@ class Fit(Affine):
         super().__init__(like, bias=False)
 
 
+# By annotation, which is a string where annotations are not evaluated.
+_OF_TYPE: Mapping[object, Callable[[str, Any], Any]] = {
+    "bool": flag,
+    "int": whole,
+    "float": number,
+}
+
+
 class _AppliedMap:
     def __init__(self, declared: Affine, unit: Unit) -> None:
         self.declared, self.unit = declared, unit
@@ -242,6 +314,12 @@ class Vector(_Declared):
 
     def __get__(self, unit: Unit | None, owner: type) -> Any:
         return self if unit is None else unit._scope_of(self).vector(self)
+
+
+def _is_known(cls: type, name: str) -> bool:
+    """Whether an attribute is an annotated option, or means something for every unit."""
+    annotated = {key for base in cls.__mro__ for key in inspect.get_annotations(base)}
+    return name.startswith("_") or name in annotated
 
 
 @dataclass_transform(frozen_default=True)
@@ -261,8 +339,32 @@ class Unit:
     # Initialisers by parameter, see onegate.nn.init; what is not named takes the layer's default.
     init: ClassVar[Mapping[str, Any]] = {}
 
-    def __init_subclass__(cls) -> None:
+    def __init_subclass__(cls, abstract: bool = False) -> None:
+        """Checks the class; abstract: it is a base of units and has no equations of its own."""
+        for name, value in list(vars(cls).items()):
+            if isinstance(value, (int, float, str)) and not _is_known(cls, name):
+                kind = type(value).__name__
+                raise UnitError(
+                    f"{cls.__name__}: {name} = {value!r} is no option without its type; write "
+                    f"{name}: {kind} = {value!r}, or _{name} for what is none"
+                )
         dataclass(frozen=True)(cls)
+        if not abstract:
+            from onegate.tracing import check  # which knows of units
+
+            check(cls)
+
+    def __post_init__(self) -> None:
+        """Refuses options that are not of the type they are annotated with."""
+        for option in fields(self):
+            check = _OF_TYPE.get(getattr(option.type, "__name__", option.type))
+            if check is None:
+                continue
+            try:
+                value = check(f"{self.name}: {option.name}", getattr(self, option.name))
+            except TypeError as error:
+                raise UnitError(str(error)) from None
+            object.__setattr__(self, option.name, value)
 
     def step(self, x: Any, *states: Any) -> Any:
         """One step: the input and the states before it -> the states after it."""
@@ -337,7 +439,7 @@ class Graph:
 
     nodes: every value that the new states depend on, in the order in which `step` made them.
     maps: by affine node. names: the local names of `step`, for those nodes that have one.
-    parameters: key -> shape, in the order of use.
+    parameters: key -> shape, in the order of use. derived: what `of_graph` remembers.
     """
 
     unit: Unit
@@ -351,6 +453,7 @@ class Graph:
     maps: Mapping[Value, Map]
     names: Mapping[Value, str]
     parameters: Mapping[str, tuple[int, ...]]
+    derived: dict[object, Any] = field(default_factory=dict, init=False, repr=False)
 
     def parameter_count(self) -> int:
         """How many numbers are learned in one layer and direction."""
@@ -359,6 +462,21 @@ class Graph:
     def depends_on(self, node: Value, leaves: Iterable[Value]) -> bool:
         """Whether `node` is, or is computed from, one of `leaves`."""
         return not set(leaves).isdisjoint(in_order([node]))
+
+
+def of_graph(
+    function: Callable[[Graph], _V],
+) -> functools._Wrapped[[Graph], _V, [Graph], _V]:
+    """Remembers what `function` makes of a graph, in the graph: the two are freed together."""
+
+    @functools.wraps(function)
+    def remembered(graph: Graph) -> _V:
+        made: _V | None = graph.derived.get(function)
+        if made is None:
+            made = graph.derived[function] = function(graph)
+        return made
+
+    return remembered
 
 
 class _Bound:

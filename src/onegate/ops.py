@@ -127,7 +127,7 @@ _row("muladd", 9, 3, lambda a, b, c: a * b + c)
 _row("mulsub", 10, 3, lambda a, b, c: a * b - c)
 _row("negmuladd", 11, 3, lambda a, b, c: c - a * b)
 rest: Operation = _row("rest", 12, 2, lambda g, a: (1 - g) * a)
-dsigmoid: Operation = _row("dsigmoid", 13, 2, lambda g, y: g * y * (1 - y))
+dsigmoid: Operation = _row("dsigmoid", 13, 2, lambda g, y: g * (y - y * y))
 dtanh: Operation = _row("dtanh", 14, 2, lambda g, y: g * (1 - y * y))
 drelu: Operation = _row("drelu", 15, 2, lambda g, y: torch.where(y <= 0, 0.0, g))
 _row("reduce", 16, 1, lambda a: a.sum(0))  # over rows and steps, to a parameter's gradient

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import cProfile
-import functools
+import inspect
 import linecache
+import numbers
 import sys
 import traceback
+import weakref
+from dataclasses import MISSING, fields
 from types import FrameType
 from typing import Any
 
@@ -25,10 +28,22 @@ from onegate.language import (
     in_order,
 )
 
+# A graph lives as long as a layer, or anybody else, holds it.
+_GRAPHS: weakref.WeakValueDictionary[tuple[Unit, int, int, bool], Graph] = (
+    weakref.WeakValueDictionary()
+)
 
-@functools.lru_cache(maxsize=1024)
+
 def trace(unit: Unit, input_size: int, hidden_size: int, bias: bool = True) -> Graph:
     """The graph of one step of `unit`; a `UnitError` names the unit and the equation at fault."""
+    key = unit, input_size, hidden_size, bias
+    graph = _GRAPHS.get(key)
+    if graph is None:
+        graph = _GRAPHS[key] = _traced(*key)
+    return graph
+
+
+def _traced(unit: Unit, input_size: int, hidden_size: int, bias: bool) -> Graph:
     tracer = _Trace(unit, input_size, hidden_size, bias)
     with _local_names(unit) as locals_of:
         try:
@@ -37,6 +52,44 @@ def trace(unit: Unit, input_size: int, hidden_size: int, bias: bool = True) -> G
             line = _equation(error)
             raise UnitError(f"{unit.name}: {error}" + (f"\n  in: {line}" if line else "")) from None
     return tracer.finish(returned, locals_of)
+
+
+def check(kind: type[Unit]) -> None:
+    """Refuses a class whose equations make no unit, when it is defined."""
+    name, states = kind.__name__, kind.states
+    if not isinstance(states, tuple) or not all(isinstance(s, str) for s in states) or not states:
+        raise UnitError(f"{name}: states is {states!r}, expected a tuple of names, such as ('h',)")
+    if "x" in states or len(set(states)) < len(states):
+        raise UnitError(f"{name}: states are {states}; x is the input, and each has its own name")
+    if kind.step is Unit.step:
+        raise UnitError(
+            f"{name} has no equations: write step(self, x, {', '.join(states)}), or define the "
+            "class with abstract=True if it is a base of units"
+        )
+    try:
+        inspect.signature(kind.step).bind(None, *[None] * (1 + len(states)))
+    except TypeError:
+        written = inspect.signature(kind.step)
+        raise UnitError(
+            f"{name}: step is written as step{written}, expected step(self, x, "
+            f"{', '.join(states)}), one argument for each state of {states}"
+        ) from None
+    if any(f.default is MISSING and f.default_factory is MISSING for f in fields(kind)):
+        return  # without values for its options it cannot be tried
+    unit = kind()
+    graph = trace(unit, 2, 2)
+    declared = [
+        n
+        for n, v in vars(kind).items()
+        if isinstance(v, (Affine, Vector)) and not isinstance(v, Fit)  # which may be no map
+    ]
+    used = {m.name for m in graph.maps.values()} | {n.name for n in graph.nodes if n.op == "vector"}
+    for each in declared:
+        if each not in used and not unit.options():  # an option may be what it waits for
+            raise UnitError(
+                f"{name}: {each} is declared and the new states do not depend on it; use it in "
+                "step, or remove it"
+            )
 
 
 class _Trace(Builder):
@@ -51,6 +104,9 @@ class _Trace(Builder):
         sizes = unit.state_sizes(hidden_size)
         if not unit.states or set(sizes) != set(unit.states):
             raise UnitError(f"{unit.name}: states are {unit.states}, sizes are for {tuple(sizes)}")
+        for name, size in sizes.items():
+            if language.whole(f"{unit.name}: the size of {name}", size) < 1:
+                raise UnitError(f"{unit.name}: the size of {name} is {size}, expected 1 or more")
         self.states = tuple(self.make("state", (), sizes[s], s) for s in unit.states)
 
     def value(self, v: Any) -> Value:
@@ -58,8 +114,8 @@ class _Trace(Builder):
             if v.builder is not self:
                 raise UnitError(f"{v!r} belongs to another unit's step")
             return v
-        if isinstance(v, (int, float)) and not isinstance(v, bool):
-            return self.constant(v)
+        if not isinstance(v, bool) and isinstance(v, numbers.Real):
+            return self.constant(float(v))
         raise UnitError(f"{type(v).__name__} is not a value; the language has {LANGUAGE}")
 
     def pointwise(self, op: str, *operands: Any) -> Value:
@@ -95,6 +151,8 @@ class _Trace(Builder):
         return self.make("vector", (), size, declared.name)
 
     def finish(self, returned: Any, local_names: dict[int, str]) -> Graph:
+        if isinstance(returned, list):
+            raise UnitError(f"{self.unit.name}: step returns a list; return the states as a tuple")
         results = returned if isinstance(returned, tuple) else (returned,)
         self._check(results)
         needed = set(in_order(results))

@@ -69,6 +69,32 @@ _KEYS: Mapping[str, tuple[str, int, str]] = {
 }
 
 
+# Text of others. Each of the first would run as a script where it is taken for markup: the page's
+# `attacked` tells. The others break what takes them for mathtext, a path, a file or a line.
+ATTACKS = (
+    "<script>window.attacked = 1</script>",
+    "</script><script>window.attacked = 1</script>",
+    "<!--<script>window.attacked = 1</script>",
+    "</title></style><script>window.attacked = 1</script>",
+    '"><img src=x onerror="window.attacked = 1">',
+    "<img src=x onerror=window.attacked=1>",
+    "'><svg onload='window.attacked = 1'>",
+    'x"><script>window.attacked = 1</script><g id="',
+    "javascript:window.attacked=1",
+    "&lt;script&gt;",
+    "$\\frac{",
+    "../../up",
+    "/etc/up",
+    "a\nb\tc",
+    "a\x1b[2Jb",
+    "\u202eabc",
+    "\udcff",
+    "-rf",
+    "\u540d\u524d",
+    "long" * 100,
+)
+
+
 class BrowserError(RuntimeError):
     """The browser or a script in a page failed."""
 

@@ -1,14 +1,17 @@
-"""Random units of the language, for Hypothesis: equations that nobody would think of writing."""
+"""Random units of the language: equations that nobody would think of writing.
+
+`sketches` draws them for Hypothesis, `sketch` from any source of choices.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar, Final
+from typing import Any, ClassVar, Final, Protocol, TypeVar
 
 import hypothesis.strategies as st
 
-from onegate.language import Affine, Graph, Unit, Vector, relu, sigmoid, tanh
+from onegate.language import Affine, Fit, Graph, Unit, Vector, relu, sigmoid, tanh
 from onegate.tracing import trace
 
 CONSTANTS: Final = (1.0, -1.0, 0.5, 2.0, 0.0, 0.3)
@@ -43,7 +46,20 @@ WITH_CONSTANT: Final[dict[str, Callable[..., Any]]] = {
 }
 
 POINTWISE: Final = {"unary": (UNARY, 1), "binary": (BINARY, 2), "ternary": (TERNARY, 3)}
-KINDS: Final = (*POINTWISE, *3 * ("affine",), "constant", "vector", "relu")
+KINDS: Final = (*POINTWISE, *3 * ("affine",), "constant", "vector", "relu", "fit")
+
+T = TypeVar("T")
+
+
+class Choices(Protocol):
+    """Where a draft's choices come from; smaller numbers make simpler units."""
+
+    def integer(self, low: int, high: int) -> int: ...
+
+
+def pick(choices: Choices, items: Sequence[T]) -> T:
+    return items[choices.integer(0, len(items) - 1)]
+
 
 Step = Callable[[Any, list[Any]], Any]  # (unit, values so far) -> the next value
 
@@ -68,7 +84,7 @@ class Sketch:
         return trace(self.unit, self.input_size, self.hidden_size, bias)
 
 
-class _Random(Unit):
+class _Random(Unit, abstract=True):
     """Works through `steps`; `results` are positions among the values."""
 
     sizes: ClassVar[dict[str, int]]
@@ -88,26 +104,30 @@ class _Random(Unit):
 class _Draft:
     """A unit being drawn: values so far, how they are made, and which of them nothing uses yet."""
 
-    def __init__(self, draw: st.DrawFn, largest: int) -> None:
-        self.draw: Callable[[st.SearchStrategy[Any]], Any] = draw
-        pool = draw(st.lists(st.integers(1, largest), min_size=1, max_size=3))
-        size = st.sampled_from(pool)
-        self.input_size = draw(size)
-        self.sizes = {name: draw(size) for name in "hsu"[: draw(st.integers(1, 3))]}
-        self.width = draw(size)  # of maps and vectors that have no state's size
+    def __init__(self, choices: Choices, sizes: Sequence[int]) -> None:
+        self.choices = choices
+        pool = [self.pick(sizes) for _ in range(choices.integer(1, 3))]
+        self.input_size = self.pick(pool)
+        self.sizes = {name: self.pick(pool) for name in "hsu"[: choices.integer(1, 3)]}
+        self.width = self.pick(pool)  # of maps and vectors that have no state's size
         self.likes = {**self.sizes, "width": self.width}
         self.values = [Made(n, True) for n in (self.input_size, *self.sizes.values())]
         self.unused = dict.fromkeys(range(len(self.values)))
         self.steps: list[Step] = []
         self.declared: dict[str, Any] = {}
 
+    def pick(self, items: Sequence[T]) -> T:
+        return pick(self.choices, items)
+
+    def coin(self) -> bool:
+        return self.choices.integer(0, 1) == 1
+
     def place(self, size: int | None = None) -> int:
         """A value of the size, rather one that nothing uses yet."""
         fitting = [i for i, v in enumerate(self.values) if size in (None, v.size)]
         fresh = [i for i in fitting if i in self.unused]
-        chosen = fresh if fresh and self.draw(st.integers(0, 3)) else fitting
-        taken: int = self.draw(st.sampled_from(chosen[::-1]))
-        return taken
+        chosen = fresh if fresh and self.choices.integer(0, 3) else fitting
+        return self.pick(chosen[::-1])
 
     def append(self, step: Step, size: int, places: list[int]) -> int:
         self.steps.append(step)
@@ -123,7 +143,7 @@ class _Draft:
         return name
 
     def affine(self, places: list[int], like: str) -> int:
-        name = self.declare("W_", Affine, like, bias=self.draw(st.booleans()))
+        name = self.declare("W_", Affine, like, bias=self.coin())
         return self.append(
             lambda unit, v: getattr(unit, name)[tuple(v[i] for i in places)],
             self.likes[like],
@@ -141,35 +161,38 @@ class _Draft:
 
     def operation(self) -> None:
         """Draws one more value."""
-        draw, likes = self.draw, st.sampled_from(list(self.likes))
-        kind = draw(st.sampled_from(KINDS))
+        kind, likes = self.pick(KINDS), list(self.likes)
         if kind == "affine":
-            places = [self.place() for _ in range(draw(st.integers(1, 3)))]
-            self.affine(places, draw(likes))
+            places = [self.place() for _ in range(self.choices.integer(1, 3))]
+            self.affine(places, self.pick(likes))
         elif kind == "vector":
-            like = draw(likes)
+            like = self.pick(likes)
             name = self.declare("p", Vector, like)
             self.append(lambda unit, _: getattr(unit, name), self.likes[like], [])
+        elif kind == "fit":
+            i, like = self.place(), self.pick(likes)
+            name = self.declare("F", Fit, like)
+            self.append(lambda unit, v: getattr(unit, name)[v[i]], self.likes[like], [i])
         elif kind == "relu":
             # Of a sum with a vector of its own: at exactly 0, where the slope jumps, rounding
             # would decide.
-            like = draw(likes)
+            like = self.pick(likes)
             name = self.declare("p", Vector, like)
             if any(v.size == self.likes[like] for v in self.values):
                 i = self.place(self.likes[like])
                 step = lambda unit, v: relu(v[i] + getattr(unit, name))  # noqa: E731
                 self.append(step, self.likes[like], [i])
         elif kind == "constant":
-            f = WITH_CONSTANT[draw(st.sampled_from(list(WITH_CONSTANT)))]
-            self.pointwise(f, 1, draw(st.sampled_from(CONSTANTS)))
+            f = WITH_CONSTANT[self.pick(list(WITH_CONSTANT))]
+            self.pointwise(f, 1, self.pick(CONSTANTS))
         else:
             table, count = POINTWISE[kind]
-            self.pointwise(table[draw(st.sampled_from(list(table)))], count)
+            self.pointwise(table[self.pick(list(table))], count)
 
     def result(self, state: str) -> int:
         """The new state: what nothing uses yet added up, or any value that fits."""
         size = self.sizes[state]
-        if self.draw(st.booleans()):
+        if self.coin():
             strange = [i for i in self.unused if self.values[i].size not in self.sizes.values()]
             if strange:
                 self.affine(strange, state)
@@ -180,18 +203,17 @@ class _Draft:
                 self.add(left[0], left[1])
         fitting = [i for i, v in enumerate(self.values) if v.size == size and v.reached]
         fresh = [i for i in fitting if i in self.unused]
-        chosen: int = self.draw(st.sampled_from((fresh or fitting)[::-1]))
+        chosen = self.pick((fresh or fitting)[::-1])
         self.unused.pop(chosen, None)
-        if self.draw(st.booleans()):  # mostly, so that few units grow without bound
+        if self.coin():  # mostly, so that few units grow without bound
             return self.append(lambda _, v: tanh(v[chosen]), size, [chosen])
         return chosen
 
 
-@st.composite
-def sketches(draw: st.DrawFn, largest: int = 9, most: int = 16) -> Sketch:
-    """Units of one to three states of sizes up to `largest`, of up to `most` operations."""
-    draft = _Draft(draw, largest)
-    for _ in range(draw(st.integers(0, most)) or most // 2):
+def sketch(choices: Choices, sizes: Sequence[int], most: int = 16) -> Sketch:
+    """A unit of one to three states of `sizes`, of up to `most` operations."""
+    draft = _Draft(choices, sizes)
+    for _ in range(choices.integer(0, most) or most // 2):
         draft.operation()
     results = [draft.result(state) for state in draft.sizes]
     body = {
@@ -204,3 +226,19 @@ def sketches(draw: st.DrawFn, largest: int = 9, most: int = 16) -> Sketch:
     option = {"__annotations__": {"width": int}, "width": draft.width}
     unit: type[Unit] = type("Random", (_Random,), body | option)
     return Sketch(unit(), draft.input_size, draft.sizes["h"])
+
+
+@dataclass(frozen=True)
+class _Drawn:
+    """Hypothesis as a source of choices."""
+
+    draw: st.DrawFn
+
+    def integer(self, low: int, high: int) -> int:
+        return self.draw(st.integers(low, high))
+
+
+@st.composite
+def sketches(draw: st.DrawFn, largest: int = 9, most: int = 16) -> Sketch:
+    """Units of one to three states of sizes up to `largest`, of up to `most` operations."""
+    return sketch(_Drawn(draw), range(1, largest + 1), most)

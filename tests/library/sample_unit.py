@@ -8,8 +8,13 @@ from typing import Any
 from onegate.language import Affine, Unit, Vector
 
 
+class Common(Unit, abstract=True):
+    """Steps need not use all of it."""
+
+    W, V, p = Affine(), Affine(), Vector()
+
+
 def unit(step: Callable[..., Any], **body: Any) -> Unit:
     """A unit of class Sample with the given step; W and V are maps, p is a vector."""
-    common: dict[str, Any] = {"W": Affine(), "V": Affine(), "p": Vector(), "step": step}
-    kind: type[Unit] = type("Sample", (Unit,), common | body)
+    kind: type[Unit] = type("Sample", (Common,), {"step": step} | body)
     return kind()

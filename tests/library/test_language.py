@@ -11,6 +11,7 @@ import pytest
 import torch
 
 from onegate.language import (
+    Affine,
     Fit,
     Graph,
     Unit,
@@ -21,7 +22,8 @@ from onegate.language import (
     tanh,
 )
 from onegate.tracing import trace
-from onegate.units import UNITS
+from onegate.units import UNITS, register
+from onegate.units.mgu import MGU
 from tests.library.sample_unit import unit
 
 # Each step, and what its error must say beside the unit and the line of the equation.
@@ -31,17 +33,28 @@ MISUSE: dict[str, tuple[Callable[..., Any], str]] = {
         r"'add' needs operands of one size, got 3 \(x\) and 2 \(h\)",
     ),
     "product of two sizes": (lambda self, x, h: self.W[h, x] * x, "'mul' needs operands of one"),
-    "division": (lambda self, x, h: self.W[h, x] / 2, "unknown operation; the language has"),
-    "division of a number": (lambda self, x, h: 1 / self.W[h, x], "unknown operation"),
-    "power": (lambda self, x, h: self.W[h, x] ** 2, "unknown operation"),
-    "matrix product": (lambda self, x, h: h @ h, "unknown operation"),
+    "division": (lambda self, x, h: self.W[h, x] / 2, "division is not in .* such as 0.5"),
+    "division of a number": (
+        lambda self, x, h: 1 / self.W[h, x],
+        "division is not in the language",
+    ),
+    "power": (lambda self, x, h: self.W[h, x] ** 2, r"a power is not .* such as f \* f"),
+    "matrix product": (lambda self, x, h: h @ h, "a matrix product is not .* declare a map"),
     "index": (lambda self, x, h: h[0], "unknown operation"),
-    "less than": (lambda self, x, h: h < 0, "unknown operation"),
-    "greater or equal": (lambda self, x, h: h >= self.p, "unknown operation"),
-    "branch on a value": (lambda self, x, h: h if h else self.W[h, x], "unknown operation"),
+    "less than": (lambda self, x, h: h < 0, "a branch on values is not .* mix by a gate"),
+    "greater or equal": (
+        lambda self, x, h: h >= self.p,
+        "a branch on values is not .* mix by a gate",
+    ),
+    "branch on a value": (
+        lambda self, x, h: h if h else self.W[h, x],
+        "a branch on values is not .* mix by a gate",
+    ),
     "absolute value": (lambda self, x, h: abs(h), "unknown operation"),
     "torch function": (lambda self, x, h: torch.exp(h), "unknown operation torch 'exp'"),
-    "numpy function": (lambda self, x, h: np.exp(h), "ufunc"),
+    "numpy function": (lambda self, x, h: np.exp(h), "unknown operation numpy 'exp'"),
+    "numpy's tanh": (lambda self, x, h: np.tanh(h), "numpy's tanh .* use onegate.tanh"),
+    "torch's tanh": (lambda self, x, h: torch.tanh(h), "torch's tanh .* use onegate.tanh"),
     "math function": (lambda self, x, h: h * math.exp(h), "unknown operation"),
     "method of a tensor": (lambda self, x, h: h.exp(), "no attribute 'exp'"),
     "a tensor": (lambda self, x, h: h + torch.ones(2), "Tensor is not a value"),
@@ -67,6 +80,84 @@ def test_misuse_names_unit_and_equation(name: str) -> None:
     with open(__file__, encoding="utf-8") as source:  # noqa: PTH123
         lines = source.read().splitlines()
     assert str(caught.value).endswith(f"\n  in: {lines[first - 1].strip()}")
+
+
+def test_numbers_of_numpy_are_numbers() -> None:
+    for number in (np.float32(0.5), np.float64(0.5)):
+        front = trace(unit(lambda self, x, h, n=number: n * h), 3, 2)
+        behind = trace(unit(lambda self, x, h, n=number: h * n - n), 3, 2)
+        assert [n.number for n in (*front.nodes, *behind.nodes) if n.op == "constant"] == [0.5] * 2
+
+
+class TestDefinition:
+    """Mistakes that are told when a class is defined, registered or not."""
+
+    def test_register_without_a_name(self) -> None:
+        with pytest.raises(UnitError, match=r"write @onegate.register\('a_name'\) over class MGU"):
+            register(MGU)  # type: ignore[arg-type]
+
+    def test_a_class_that_is_no_unit(self) -> None:
+        with pytest.raises(UnitError, match=r"is no unit: write class Plain\(onegate.Unit\)"):
+            register("plain")(type("Plain", (), {}))
+
+    def test_without_step(self) -> None:
+        with pytest.raises(UnitError, match=r"Idle has no equations: write step\(self, x, h\)"):
+            type("Idle", (Unit,), {"W": Affine()})
+
+    def test_a_state_named_x(self) -> None:
+        with pytest.raises(UnitError, match="x is the input"):
+            unit(lambda self, x: x, states=("x",))
+
+    def test_two_states_of_one_name(self) -> None:
+        with pytest.raises(UnitError, match="each has its own name"):
+            unit(lambda self, x, a, b: (a, b), states=("h", "h"))
+
+    def test_states_that_are_a_string(self) -> None:
+        with pytest.raises(UnitError, match="states is 'h', expected a tuple of names"):
+            unit(lambda self, x, h: h, states="h")
+
+    def test_a_map_that_is_never_used(self) -> None:
+        with pytest.raises(UnitError, match="Sample: U is declared and the new states do not"):
+            unit(lambda self, x, h: tanh(self.W[h, x]), U=Affine())
+
+    def test_a_map_that_waits_for_an_option(self) -> None:
+        class Optional(Unit):
+            U, W = Affine(), Affine()
+            deep: bool = False
+
+            def step(self, x: Any, h: Any) -> Any:
+                return tanh(self.W[h, tanh(self.U[h])] if self.deep else self.W[h, x])
+
+        assert set(trace(Optional(deep=True), 3, 2).parameters) == {
+            "U.U",
+            "U.b",
+            "W.U",
+            "W.U_2",
+            "W.b",
+        }
+
+    def test_an_option_without_a_type(self) -> None:
+        with pytest.raises(UnitError, match=r"width = 3 is no option .* write width: int = 3"):
+            unit(lambda self, x, h: h, width=3)
+
+    def test_a_list_of_states(self) -> None:
+        with pytest.raises(UnitError, match="step returns a list; return the states as a tuple"):
+            unit(lambda self, x, h, c: [h, c], states=("h", "c"))
+
+    def test_a_class_that_is_defined_again_takes_the_place_of_the_first(self) -> None:
+        def cell(factor: float) -> type[Unit]:
+            class Mine(Unit):
+                def step(self, x: Any, h: Any) -> Any:
+                    return factor * h
+
+            return register("defined_again")(Mine)
+
+        try:
+            cell(0.25)
+            second = cell(0.5)
+            assert type(UNITS["defined_again"]) is second
+        finally:
+            UNITS.pop("defined_again", None)
 
 
 def test_a_unit_without_values_says_how_to_get_them() -> None:

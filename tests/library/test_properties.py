@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from onegate.language import Affine, Unit, Vector, sigmoid, tanh
+from onegate.language import sigmoid, tanh
 from onegate.properties import (
     STATED_COUNTS,
     Bias,
@@ -20,6 +20,7 @@ from onegate.properties import (
 )
 from onegate.tracing import trace
 from onegate.units import UNITS
+from tests.library.sample_unit import unit
 
 GATES = {
     "simple": "", "irnn": "", "scrn": "",
@@ -80,9 +81,7 @@ def test_without_biases_the_gate_is_found_but_has_none() -> None:
 
 
 def sample(step: Callable[..., Any], states: tuple[str, ...] = ("h",)) -> Any:
-    body = {"step": step, "states": states, "W": Affine(), "V": Affine(), "p": Vector()}
-    kind: type[Unit] = type("Sample", (Unit,), body)
-    return trace(kind(), 2, 2)
+    return trace(unit(step, states=states), 2, 2)
 
 
 SPELLINGS: dict[str, tuple[Callable[..., Any], Bias]] = {

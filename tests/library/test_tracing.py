@@ -47,9 +47,9 @@ WRONG_RESULTS: dict[str, tuple[Callable[..., Any], dict[str, Any], str]] = {
     "fewer arguments than states": (
         lambda self, x: x,
         {},
-        "takes 2 positional arguments but 3 were given",
+        r"step is written as step\(self, x\), expected step\(self, x, h\)",
     ),
-    "no states": (lambda self, x: x, {"states": ()}, r"states are \(\)"),
+    "no states": (lambda self, x: x, {"states": ()}, r"states is \(\), expected a tuple of names"),
     "sizes for other states": (
         lambda self, x, h: h,
         {"state_sizes": lambda self, hidden_size: {"c": hidden_size}},

@@ -82,6 +82,8 @@ def _unavailable(graph: Graph, x: Tensor, directions: Sequence[Direction]) -> st
         return "a torch.func transform (vmap, grad, jvp, ...) is active"
     if forward_ad._current_level >= 0:
         return "forward-mode differentiation is active"
+    if torch._C._get_tracing_state() is not None and torch.onnx.is_in_onnx_export():
+        return "ONNX has no operator for a whole sequence"
     return fused.unavailable(graph, x, directions)
 
 

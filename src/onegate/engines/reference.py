@@ -112,7 +112,7 @@ def _known(graph: Graph, x: Tensor, parameters: Parameters) -> Values:
 def _factors(product: Product, parameters: Parameters) -> list[tuple[Value, Tensor]]:
     """Each operand, and its matrix (size of the operand, size of the results)."""
     return [
-        (operand, _joined(keys, parameters).mT)
+        (operand, _joined(keys, parameters).t())
         for operand, keys in zip(product.operands, product.weights, strict=True)
     ]
 

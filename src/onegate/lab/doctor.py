@@ -15,7 +15,7 @@ import torch
 
 from onegate.engines.cpu.native import Library, library
 from onegate.lab.train import machine
-from onegate.lowering.program import FORMAT
+from onegate.lowering.spec import FORMAT
 from onegate.nn.layers import Recurrent
 
 State = Literal["ok", "hint", "problem"]

@@ -1,123 +1,18 @@
-"""A unit's step code as a program for the native engine: slots, pointwise runs and products.
+"""From step code to a program: an order of stages, and a slot for every value.
 
-A slot is where a vector lies (a state, a kept value, scratch). A step is a list of stages: runs of
-pointwise instructions, which the engine works through block by block, and matrix products.
-`Program.encode` gives the integers that csrc/program.h reads; `describe` prints it for people.
+`onegate.lowering.spec` says what a program is.
 """
 
 from __future__ import annotations
 
-import functools
 from dataclasses import dataclass, field
 
-from onegate.language import Builder, Graph, Value, in_order
+from onegate.language import Builder, Graph, Value, in_order, of_graph
 from onegate.lowering.differentiate import StepCode, step_code
-from onegate.ops import OPERATIONS
-
-FORMAT = 2  # must equal kFormat in csrc/program.h
-SPACES = (
-    "input", "prev", "next", "keep", "temp", "chunk", "vector", "constant", "grad_next",
-    "grad_prev", "grad_input",
-)  # fmt: skip
+from onegate.lowering.spec import Code, MapSums, Pointwise, Product, Program, Slot
 
 
-@dataclass(frozen=True)
-class Slot:
-    """A place for one vector: `space` and number tell where, `size` how long it is."""
-
-    space: str
-    index: int
-    size: int
-
-    def __str__(self) -> str:
-        return f"{self.space}{self.index}"
-
-
-@dataclass(frozen=True)
-class Pointwise:
-    """dst = op(args), element by element; for `reduce`, dst is the number of a parameter."""
-
-    op: str
-    dst: int
-    args: tuple[int, ...]
-
-
-@dataclass(frozen=True)
-class Product:
-    """dst = init + sum of slot times matrix; terms are (slot, parameter), init -1 for zero."""
-
-    dst: int
-    init: int
-    terms: tuple[tuple[int, int], ...]
-
-
-@dataclass(frozen=True)
-class Code:
-    """One direction of the step."""
-
-    slots: tuple[Slot, ...]
-    stages: tuple[tuple[Pointwise, ...] | Product, ...]
-    temps: tuple[int, ...]
-    chunks: tuple[int, ...]
-
-
-@dataclass(frozen=True)
-class MapSums:
-    """Weight gradients of one map.
-
-    output: slot of the gradient at the map's output. bias: a parameter, or -1. operands: (slot,
-    parameter) each.
-    """
-
-    output: int
-    bias: int
-    operands: tuple[tuple[int, int], ...]
-
-
-@dataclass(frozen=True)
-class Program:
-    """Forward and backward step of a graph, ready for the engine."""
-
-    graph: Graph
-    forward: Code
-    backward: Code
-    kept: tuple[int, ...]
-    constants: tuple[float, ...]
-    maps: tuple[MapSums, ...]
-
-    def encode(self) -> list[int]:
-        """The program as integers, in the order in which csrc/program.cpp reads them."""
-        g = self.graph
-        sizes = [s.size or 0 for s in g.states]
-        shapes = [(shape[0], shape[1] if len(shape) > 1 else 0) for shape in g.parameters.values()]
-        out = [FORMAT, g.input_size, len(sizes), *sizes]
-        out += [len(shapes), *(n for shape in shapes for n in shape)]
-        out += [len(self.kept), *self.kept, len(self.constants)]
-        for code in (self.forward, self.backward):
-            out += _encode(code)
-        out.append(len(self.maps))
-        for m in self.maps:
-            out += [m.output, m.bias, len(m.operands), *(n for o in m.operands for n in o)]
-        return out
-
-    def describe(self) -> str:
-        """The stage lists in plain text."""
-        keys = list(self.graph.parameters)
-        lines = []
-        for title, code in (("forward", self.forward), ("backward", self.backward)):
-            lines.append(f"{title}, at every step:")
-            lines += _describe(code, keys)
-        lines.append("weight gradients, over many steps at once:")
-        for m in self.maps:
-            d = self.backward.slots[m.output]
-            for slot, key in m.operands:
-                lines.append(f"  d {keys[key]} += {d}' {self.backward.slots[slot]}")
-            if m.bias >= 0:
-                lines.append(f"  d {keys[m.bias]} += {d}' 1")
-        return "\n".join(lines)
-
-
-@functools.lru_cache(maxsize=1024)
+@of_graph
 def program(graph: Graph) -> Program:
     """The program of `graph`."""
     code = step_code(graph)
@@ -127,7 +22,19 @@ def program(graph: Graph) -> Program:
     forward = _forward(code, keys, states, constants)
     backward, maps = _backward(graph, code, keys, states, constants)
     kept = tuple(t.size or 0 for t in code.kept)
-    return Program(graph, forward, backward, kept, tuple(constants), maps)
+    sizes = tuple(s.size or 0 for s in graph.states)
+    shapes = tuple(graph.parameters.values())
+    return Program(
+        graph.input_size,
+        sizes,
+        shapes,
+        kept,
+        tuple(constants),
+        forward,
+        backward,
+        maps,
+        tuple(keys),
+    )
 
 
 def _forward(
@@ -324,35 +231,3 @@ def _schedule(terms: list[Value]) -> list[list[Value]]:
         order += [[p] for p in products]
         waiting = later
     return order
-
-
-def _encode(code: Code) -> list[int]:
-    out = [len(code.slots)]
-    for slot in code.slots:
-        out += [SPACES.index(slot.space), slot.index, slot.size]
-    out += [len(code.temps), *code.temps, len(code.chunks), *code.chunks, len(code.stages)]
-    for stage in code.stages:
-        if isinstance(stage, Product):
-            out += [1, stage.dst, stage.init, len(stage.terms)]
-            out += [n for term in stage.terms for n in term]
-        else:
-            out += [0, len(stage)]
-            for i in stage:
-                out += [OPERATIONS[i.op].opcode, i.dst, *i.args, *([-1] * (3 - len(i.args)))]
-    return out
-
-
-def _describe(code: Code, keys: list[str]) -> list[str]:
-    lines = []
-    for stage in code.stages:
-        if isinstance(stage, Product):
-            init = "" if stage.init < 0 else f"{code.slots[stage.init]} + "
-            terms = " + ".join(f"{code.slots[s]} x {keys[k]}" for s, k in stage.terms)
-            lines.append(f"  product    {code.slots[stage.dst]} = {init}{terms}")
-            continue
-        for i, step in enumerate(stage):
-            lead = "pointwise" if i == 0 else ""
-            args = ", ".join(str(code.slots[a]) for a in step.args)
-            dst = f"d {keys[step.dst]}" if step.op == "reduce" else str(code.slots[step.dst])
-            lines.append(f"  {lead:<10} {dst} = {step.op}({args})")
-    return lines

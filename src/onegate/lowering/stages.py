@@ -7,11 +7,10 @@ in z and r at every step.
 
 from __future__ import annotations
 
-import functools
 from dataclasses import dataclass
 from typing import TypeAlias
 
-from onegate.language import POINTWISE, Graph, Value
+from onegate.language import POINTWISE, Graph, Value, of_graph
 
 Operands: TypeAlias = tuple[Value, ...]
 Group: TypeAlias = tuple[Operands, bool]  # operands known before the loop; whether with biases
@@ -62,7 +61,7 @@ class Stages:
     given: tuple[Value, ...]
 
 
-@functools.lru_cache(maxsize=1024)
+@of_graph
 def stages(graph: Graph) -> Stages:
     """The schedule of `graph`."""
     order = {node: place for place, node in enumerate(graph.nodes)}

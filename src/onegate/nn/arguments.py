@@ -2,32 +2,65 @@
 
 from __future__ import annotations
 
-import operator
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, cast
 
 import torch
 from torch import Tensor
 
+from onegate import language as expressions
 from onegate.engines.choice import ENGINES
 
 
 def positive(name: str, value: Any) -> int:
     """`value` as an int, if it is a whole number above 0."""
-    if not isinstance(value, bool):
-        try:
-            if (number := operator.index(value)) > 0:
-                return number
-        except TypeError:
-            pass
+    try:
+        if (size := expressions.whole(name, value)) > 0:
+            return size
+    except TypeError:
+        pass
     raise ValueError(f"{name} is {value!r}, expected a whole number of 1 or more")
 
 
 def probability(name: str, value: Any) -> float:
     """`value` as a float, if it is within 0 and 1."""
-    if isinstance(value, bool) or not isinstance(value, (int, float)) or not 0 <= value <= 1:
-        raise ValueError(f"{name} is {value!r}, expected a probability from 0 to 1")
-    return float(value)
+    try:
+        if 0 <= (share := expressions.number(name, value)) <= 1:
+            return float(share)
+    except TypeError:
+        pass
+    raise ValueError(f"{name} is {value!r}, expected a probability from 0 to 1")
+
+
+def has_bias(value: Any) -> bool:
+    """`value`, if it is True or False; it stands where torch.nn.RNN has its nonlinearity."""
+    _refuse_nonlinearity("bias", value, "True or False")
+    return expressions.flag("bias", value)
+
+
+def cell_device(value: Any) -> Any:
+    """`value`; it stands where torch.nn.RNNCell has its nonlinearity."""
+    _refuse_nonlinearity("device", value, "a device of torch")
+    return value
+
+
+def _refuse_nonlinearity(name: str, value: Any, expected: str) -> None:
+    if isinstance(value, str) and value in ("tanh", "relu"):
+        raise TypeError(
+            f"{name} is {value!r}, expected {expected}; the nonlinearity of torch.nn.RNN is not an "
+            "argument here: onegate.SimpleRNN computes tanh, and "
+            'onegate.IRNN(..., init="uniform") relu'
+        )
+
+
+def dtype(value: Any) -> torch.dtype | None:
+    """`value`, if parameters can be of this dtype; None is torch's default."""
+    known = isinstance(value, torch.dtype) and value.itemsize > 1
+    if value is None or (known and (value.is_floating_point or value.is_complex)):
+        return cast(torch.dtype | None, value)
+    raise TypeError(
+        f"dtype is {value!r}, expected a floating or complex dtype of torch, such as torch.float32"
+    )
 
 
 def engine(value: str) -> str:
@@ -63,7 +96,7 @@ def check_input(x: Any, width: int, axes: str) -> None:
             f"input is {_shape(x)}, its last axis {shape[-1]} wide, expected input_size {width}; "
             f"pass {width} features, or set input_size={shape[-1]}"
         )
-    for axis, size in zip(axes, shape, strict=False):
+    for axis, size in zip(axes, shape[:-1], strict=True):
         if size == 0:
             what = "no step (T = 0)" if axis == "T" else "an empty batch (B = 0)"
             raise ValueError(f"input is {_shape(x)}: {what}, expected 1 or more; skip the call")

@@ -6,6 +6,9 @@ from typing import Any, TypeAlias, cast
 
 import torch
 from torch import Tensor, nn
+from torch.nn.utils.prune import BasePruningMethod
+from torch.nn.utils.spectral_norm import SpectralNorm
+from torch.nn.utils.weight_norm import WeightNorm
 
 from onegate.engines.choice import NOT_RUN, Choice, choose, runner
 from onegate.engines.direction import Direction
@@ -17,6 +20,13 @@ from onegate.units import get
 
 States: TypeAlias = Tensor | tuple[Tensor, ...]
 Device: TypeAlias = torch.device | str | int | None
+
+
+def compute_weights(module: nn.Module) -> None:
+    """Computes anew those weights that hooks of torch.nn.utils compute before each call."""
+    for hook in module._forward_pre_hooks.values():
+        if isinstance(hook, (WeightNorm, SpectralNorm, BasePruningMethod)):
+            hook(module, ())
 
 
 class Map(nn.Module):
@@ -81,7 +91,14 @@ class Weights(nn.Module):
 
     def initialise(self, init: Any) -> None:
         """Draws new values; initial states become zero."""
-        initial.initialise(self.graph, self.tensors(), init)
+        tensors = self.tensors()
+        for key, tensor in tensors.items():
+            if not isinstance(tensor, nn.Parameter):
+                raise ValueError(
+                    f"{key} is computed from other parameters, as by parametrize, weight_norm or "
+                    "prune of torch.nn.utils, and cannot be drawn anew; end that first"
+                )
+        initial.initialise(self.graph, tensors, init)
         with torch.no_grad():
             for state in self.initial_states():
                 state.zero_()
@@ -102,7 +119,10 @@ class Weights(nn.Module):
         assert owner is not None
         # The plain case at a tenth of getattr's cost; a parametrised weight is a property.
         value = owner._parameters.get(name)
-        return cast(Tensor, getattr(owner, name)) if value is None else value
+        if value is not None:
+            return value
+        compute_weights(owner)  # as a call of it would, but maps are not called
+        return cast(Tensor, getattr(owner, name))
 
     def initial_states(self) -> tuple[Tensor, ...]:
         """The learned initial states, each (its size,); none if they are not learned."""
@@ -149,9 +169,9 @@ class Cell(Weights):
             get(unit, **unit_options),
             arguments.positive("input_size", input_size),
             arguments.positive("hidden_size", hidden_size),
-            bool(bias),
+            arguments.has_bias(bias),
         )
-        super().__init__(graph, device, dtype)
+        super().__init__(graph, arguments.cell_device(device), arguments.dtype(dtype))
         self.engine = arguments.engine(engine)
         self.init = init
         self._sizes = {state.name: state.size or 0 for state in graph.states}

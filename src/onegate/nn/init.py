@@ -26,7 +26,7 @@ from typing import Any, Final, TypeAlias
 import torch
 from torch import Tensor
 
-from onegate.language import Graph
+from onegate.language import Graph, is_number
 from onegate.properties import Bias, Retention, retention
 
 Fill: TypeAlias = Callable[..., None]
@@ -67,18 +67,21 @@ def check(init: Any, graphs: Iterable[Graph]) -> None:
     for key in _table(_parts(init)[1]):
         if key not in known:
             raise ValueError(
-                f"init: no parameter, map or kind is called {key!r}; {_near(key, known)}"
+                f"init: no parameter, map or kind is called {key!r}; {_near(str(key), known)}"
             )
 
 
 def _parts(init: Any) -> tuple[tuple[str, float] | None, Any]:
     """(what to do with the gates' biases, what with everything else)."""
     if isinstance(init, (tuple, list)) and init and init[0] in ("forget_bias", "chrono"):
-        name, value, rest = (*init, None)[:3]
-        if not _is_number(value) or (name == "chrono" and value < 2):
+        name, *given = init
+        value, rest = (*given, None, None)[:2]
+        if not is_number(value) or (name == "chrono" and value < 2):
             needs = "a number of steps, 2 or more" if name == "chrono" else "a number"
             raise ValueError(f"init: {name} takes {needs}, got {value!r}")
-        return (name, value), rest
+        if len(given) > 2:
+            raise ValueError(f"init: {name} takes a number and the rest, got {tuple(given)!r}")
+        return (name, float(value)), rest
     return None, init
 
 
@@ -109,10 +112,10 @@ def _rule(key: str, tables: Iterable[Mapping[str, Any]]) -> tuple[bool, Any]:
 
 
 def _fill(tensor: Tensor, key: str, graph: Graph, itself: bool, rule: Any) -> None:
-    if _is_number(rule):
-        tensor.fill_(rule)
+    if is_number(rule):
+        tensor.fill_(float(rule))
         return
-    name, *arguments = rule if isinstance(rule, (tuple, list)) else (rule,)
+    name, *arguments = rule if isinstance(rule, (tuple, list)) and rule else (rule,)
     if not isinstance(name, str) or name not in FILLS:
         hint = _near(str(name), FILLS)
         raise ValueError(f"init: {key} is to be filled by {rule!r}, which is not known; {hint}")
@@ -127,10 +130,12 @@ def _fill(tensor: Tensor, key: str, graph: Graph, itself: bool, rule: Any) -> No
             f"init: 'identity' is for square matrices, {key} is {tuple(tensor.shape)}; "
             "name the square ones, such as init={'U': 'identity'}"
         )
-    if not all(map(_is_number, arguments)) or len(arguments) > (name != "zeros"):
+    if not all(map(is_number, arguments)) or len(arguments) > (name != "zeros"):
         takes = "no argument" if name == "zeros" else "one number at most"
         raise ValueError(f"init: {name!r} takes {takes}, got {tuple(arguments)!r}")
-    FILLS[name](tensor, graph, *arguments)
+    if name in ("uniform", "normal") and any(argument < 0 for argument in arguments):
+        raise ValueError(f"init: {name!r} takes a width of 0 or more, got {arguments[0]!r}")
+    FILLS[name](tensor, graph, *map(float, arguments))
 
 
 def _uniform(tensor: Tensor, graph: Graph, bound: float | None = None) -> None:
@@ -149,7 +154,7 @@ def _orthogonal(tensor: Tensor, _: Graph, gain: float = 1.0) -> None:
 
 
 def _identity(tensor: Tensor, _: Graph, scale: float = 1.0) -> None:
-    tensor.copy_(scale * torch.eye(tensor.shape[0], device=tensor.device))
+    tensor.copy_(scale * torch.eye(tensor.shape[0], dtype=tensor.dtype, device=tensor.device))
 
 
 def _glorot(tensor: Tensor, _: Graph, gain: float = 1.0) -> None:
@@ -189,7 +194,7 @@ def _open_for(
     (size,) = (state.size for state in graph.states if state.name == kept.state)
     assert size is not None
     if name == "forget_bias":
-        _set(kept.keeps, torch.full((size,), float(value)), parameters)
+        _set(kept.keeps, torch.full((size,), value, dtype=torch.float64), parameters)
         return
     towards_keeping = torch.empty(size).uniform_(1, value - 1).log()
     _set(kept.keeps, towards_keeping, parameters)
@@ -206,8 +211,3 @@ def _near(name: str, known: Iterable[str]) -> str:
     names = sorted(name for name in known if name)
     near = [n for n in names if n.lower() == name.lower()] or difflib.get_close_matches(name, names)
     return f"did you mean {near[0]!r}?" if near else f"known: {', '.join(names)}"
-
-
-def _is_number(value: Any) -> bool:
-    is_one = isinstance(value, (int, float)) and not isinstance(value, bool)
-    return is_one and math.isfinite(value)

@@ -16,7 +16,7 @@ from torch.nn.utils.rnn import PackedSequence, pack_padded_sequence, pad_packed_
 
 from onegate.engines.choice import NOT_RUN, Choice, Run, choose, runner
 from onegate.engines.direction import Direction
-from onegate.language import Unit
+from onegate.language import Unit, flag
 from onegate.nn import arguments
 from onegate.nn import init as initial
 from onegate.nn.cells import Device, States, Weights
@@ -71,18 +71,19 @@ class Recurrent(nn.Module):
         self.input_size = arguments.positive("input_size", input_size)
         self.hidden_size = arguments.positive("hidden_size", hidden_size)
         self.num_layers = arguments.positive("num_layers", num_layers)
-        self.bias = bool(bias)
-        self.batch_first = bool(batch_first)
+        self.bias = arguments.has_bias(bias)
+        self.batch_first = flag("batch_first", batch_first)
         self.dropout = arguments.probability("dropout", dropout)
-        self.bidirectional = bool(bidirectional)
+        self.bidirectional = flag("bidirectional", bidirectional)
         self.engine = arguments.engine(engine)
-        self.learn_initial_state = bool(learn_initial_state)
+        self.learn_initial_state = flag("learn_initial_state", learn_initial_state)
         self.init = init
         if self.dropout and self.num_layers == 1:
             warnings.warn(
                 f"dropout={self.dropout} acts between layers, and num_layers is 1", stacklevel=2
             )
-        self._axes = "BT" if batch_first else "TB"
+        dtype = arguments.dtype(dtype)
+        self._axes = "BT" if self.batch_first else "TB"
         self._choice = NOT_RUN
         self._stand_in: Run | None = None
         self._names: list[list[str]] = []  # of the submodules, by layer and direction
@@ -232,6 +233,15 @@ class Recurrent(nn.Module):
         """The parameters by layer and direction."""
         modules = self._modules
         return [[cast(Weights, modules[name]) for name in names] for names in self._names]
+
+    def _load_from_state_dict(self, state_dict: Any, prefix: str, *others: Any) -> None:
+        if f"{prefix}weight_ih_l0" in state_dict:
+            messages = others[-1]
+            messages.append(
+                f"{prefix}weight_ih_l0 is a weight of torch.nn's layers; load the state dict into "
+                "torch's layer, and convert that with onegate.from_torch"
+            )
+        super()._load_from_state_dict(state_dict, prefix, *others)
 
     def extra_repr(self) -> str:
         """The arguments that are not the defaults."""

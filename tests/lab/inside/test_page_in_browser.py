@@ -3,14 +3,22 @@
 from __future__ import annotations
 
 import io
+import itertools
+import re
+import shutil
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 from PIL import Image
 
-from tests.lab.browser import Browser, Page, find_chromium
+from onegate.lab import data
+from onegate.lab.inside import writing
+from onegate.lab.pages.markup import readable
+from tests.lab import small_data
+from tests.lab.browser import ATTACKS, Browser, Page, find_chromium
 from tests.lab.contrast import contrasts
 from tests.library.probe.constructed import forward_mode
 
@@ -125,6 +133,37 @@ def test_the_slider_changes_the_pictures(opened: dict[str, Page], name: str) -> 
     assert text(page, "#clock").startswith("step 4 of ")
     slide(page, 1)
     assert pictures(page, ".map .now") == before
+
+
+def test_nothing_of_others_runs(
+    browser: Browser, runs: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Scripts for words of a text and names of folders: they are read, and move along time."""
+    words = itertools.islice(itertools.cycle(ATTACKS), 300)
+    reviews = replace(small_data.imdb(), vocabulary=tuple(words))
+    monkeypatch.setattr(data, "imdb", lambda: reviews)
+    folders = [tmp_path / text for text in (ATTACKS[5], "$\\frac{\n\u202e\udcff" + "long" * 40)]
+    for folder in folders:
+        shutil.copytree(runs / "imdb-simple", folder)
+    path = writing.write(folders, tmp_path / "out" / "page")
+    assert {p.name for p in (tmp_path / "out").iterdir()} == {"page"}
+    bare = path.with_name("bare.html")
+    bare.write_text(re.sub("<meta http-equiv[^>]*>", "", path.read_text()))
+    for each in (path, bare):
+        page = browser.open(each)
+        said = {text(page, "#words .now").strip()}
+        for step in range(2, page.evaluate("+document.getElementById('time').max") + 1):
+            slide(page, step)
+            said.add(text(page, "#words .now").strip())
+        assert len(said & {readable(word).strip() for word in ATTACKS}) > 1
+        assert page.evaluate("window.attacked") is None
+        assert page.evaluate("document.scripts.length") == 2
+        assert page.evaluate("document.querySelectorAll('img').length") == 0
+        assert page.problems == []
+    for figure in sorted((path.parent / "figures").glob("*.svg")):
+        page = browser.open(figure)
+        assert page.evaluate("document.documentElement.nodeName") == "svg", figure
+        assert page.problems == []
 
 
 def test_keys_move_along_time(opened: dict[str, Page]) -> None:

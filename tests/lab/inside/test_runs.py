@@ -57,3 +57,12 @@ def test_a_run_without_a_checkpoint_is_said(runs: Path, tmp_path: Path) -> None:
     (copied / "status.json").write_text('{"state": "running", "update": 0}')
     with pytest.raises(RunError, match="has no checkpoint: the run has to get further first"):
         open_run(copied)
+
+
+def test_a_recipe_of_others_that_is_none_is_named(runs: Path, tmp_path: Path) -> None:
+    folder = tmp_path / "run"
+    shutil.copytree(runs / "rows-mgu", folder)
+    text = (folder / "recipe.json").read_text()
+    (folder / "recipe.json").write_text(text.replace('"tuned"', '"<script>"'))
+    with pytest.raises(RunError, match=r"run/recipe\.json is no recipe: name='<script>': expected"):
+        open_run(folder)

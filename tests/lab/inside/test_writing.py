@@ -63,7 +63,7 @@ def test_the_page_holds_the_values_before_and_after_training(
 
 
 def heat_maps(label: str) -> list[str]:
-    return [f"heatmap-{label}-0-{when}" for when in ("before", "after")]
+    return [f"heatmap-{label.lower()}-0-{when}" for when in ("before", "after")]
 
 
 def test_figures_lie_beside_the_page(pages: dict[str, Path]) -> None:
@@ -125,7 +125,7 @@ def test_chosen_examples(runs: Path, tmp_path: Path) -> None:
     assert examples.of_digits(opened.recipe, opened.task, [9]) == [3]
     page = writing.write([runs / "rows-mgu"], tmp_path, [7, 2, 7], digits=[9])
     assert [example["number"] for example in data(page)["examples"]] == [7, 2, 3]
-    assert (tmp_path / "figures" / "heatmap-MGU-7-after.svg").exists()
+    assert (tmp_path / "figures" / "heatmap-mgu-7-after.svg").exists()
 
 
 @pytest.mark.usefixtures("undrawn")

@@ -79,7 +79,7 @@ def test_a_missing_file_is_named(tmp_path: Path, run: Path, name: str) -> None:
 
 def test_a_recipe_that_no_version_knows_is_named(tmp_path: Path, run: Path) -> None:
     edit(run / "recipe.json", colour="blue")
-    assert "no field colour" in why_damaged(tmp_path)
+    assert "no field 'colour'" in why_damaged(tmp_path)
 
 
 def test_a_status_without_state_is_named(tmp_path: Path, run: Path) -> None:
@@ -104,6 +104,40 @@ def test_an_unknown_state_is_named(tmp_path: Path, run: Path) -> None:
 def test_done_without_a_result_is_named(tmp_path: Path, run: Path, result: Any, why: str) -> None:
     edit(run / "status.json", result=result)
     assert why in why_damaged(tmp_path)
+
+
+ODD: list[Any] = [[], {}, "<b>", True, 10**400, float("nan"), 1e308, [[1]]]
+
+
+@pytest.mark.parametrize("value", ODD, ids=lambda value: str(value)[:9])
+def test_what_is_no_number_is_named(tmp_path: Path, run: Path, value: Any) -> None:
+    whole = json.loads((run / "status.json").read_text())
+    for name in ("update", "seconds", "seconds_per_epoch", "parameters", "valid_mse", "test_mse"):
+        edit(run / "status.json", result={**whole["result"], name: value})
+        assert name in why_damaged(tmp_path)
+    edit(run / "status.json", **whole)
+    assert len(inventory.take(tmp_path).finished) == 1
+    if not isinstance(value, float):  # a diverged run may have any
+        lines = (run / "metrics.jsonl").read_text()
+        (run / "metrics.jsonl").write_text(
+            json.dumps({"update": 1, "epoch": 0.1, "valid_mse": value}) + "\n" + lines
+        )
+        assert "valid_mse in metrics.jsonl" in why_damaged(tmp_path)
+
+
+@pytest.mark.parametrize("value", [*ODD, 0], ids=lambda value: str(value)[:9])
+def test_a_comparison_of_what_is_no_number_is_named(tmp_path: Path, value: Any) -> None:
+    synthetic.compared(tmp_path)
+    path = tmp_path / "comparison-mnist_rows.json"
+    whole = json.loads(path.read_text())
+    fields = ("hidden_size", "parameters", "parameters_paper", "seconds_per_epoch", "metric_values")
+    for field in fields[3:] if value == 0 else fields:
+        row = {**whole["units"][0], field: [value] if field == "metric_values" else value}
+        edit(path, units=[row])
+        found = inventory.take(tmp_path)
+        if (field, value) != ("metric_values", 0):
+            assert [one.name for one in found.damaged] == [path.name], field
+        page.build([], [], found)
 
 
 def test_a_curve_that_breaks_off_is_named(tmp_path: Path, run: Path) -> None:

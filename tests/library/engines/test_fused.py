@@ -10,6 +10,7 @@ import pytest
 import torch
 from torch import Tensor
 
+from onegate import tracing
 from onegate.engines import reference
 from onegate.engines.cpu import operator as fused
 from onegate.engines.cpu import programs
@@ -17,7 +18,8 @@ from onegate.engines.cpu.native import NativeProgram
 from onegate.engines.direction import Direction
 from onegate.language import Affine, Graph, Unit, relu, tanh
 from onegate.lowering import code
-from onegate.lowering.program import Code, Pointwise, Program, program
+from onegate.lowering.program import program
+from onegate.lowering.spec import Code, Pointwise, Program
 from onegate.tracing import trace
 from onegate.units import UNITS, get
 from tests.library.engines.agreement import Problem, assert_agree, check, evaluate, problem
@@ -356,11 +358,10 @@ class TestTheComparisonBites:
     case = Case(3, 5, 4, 3)
 
     @pytest.fixture(autouse=True)
-    def no_programs(self, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    def no_graphs(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        """Nor programs, which live in them."""
+        monkeypatch.setattr(tracing, "_GRAPHS", {})
         monkeypatch.setattr(programs, "_ENTRIES", {})
-        programs.key_of.cache_clear()
-        yield
-        programs.key_of.cache_clear()
 
     @pytest.mark.parametrize("name", ["mgu", "gru", "ligru"])
     def test_f_and_one_minus_f_swapped_in_the_program(

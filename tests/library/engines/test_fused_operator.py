@@ -69,11 +69,23 @@ def test_what_a_program_is_not_made_for_is_refused(case: str) -> None:
         BACKWARD(*given.values(), out, kept, out, None, True)
 
 
-def test_half_precision_is_refused() -> None:
+@pytest.mark.parametrize("dtype", [torch.float16, torch.complex64, torch.int32, torch.int64])
+def test_other_dtypes_are_refused(dtype: torch.dtype) -> None:
+    """Those as wide as float32 or float64 too."""
     given = arguments()
-    given |= {"x": given["x"].half(), "start": given["start"].half()}
-    given["parameters"] = [p.half() for p in given["parameters"]]
-    with pytest.raises(NativeError, match="bits is 16, not 32 or 64"):
+    given |= {"x": given["x"].to(dtype), "start": given["start"].to(dtype)}
+    given["parameters"] = [p.to(dtype) for p in given["parameters"]]
+    with pytest.raises(ValueError, match=f"x is .* {dtype} on cpu; expected .* torch.float32"):
+        FORWARD(*given.values())
+
+
+@pytest.mark.parametrize("name", ["x", "start", "parameters", "lengths"])
+def test_a_meta_tensor_among_others_is_refused(name: str) -> None:
+    """torch would take the rule for shapes, and return memory that nobody wrote."""
+    given = arguments()
+    value = given[name]
+    given[name] = [v.to("meta") for v in value] if name == "parameters" else value.to("meta")
+    with pytest.raises(ValueError, match=r"mgu: a tensor of .* is on .*, expected .*, where x is"):
         FORWARD(*given.values())
 
 

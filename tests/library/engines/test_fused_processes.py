@@ -257,7 +257,7 @@ class TestKeeping:
 
     def test_the_operator_returns_nothing_kept(self) -> None:
         layer, x = layer_and_input()
-        graph = layer.get_submodule("l0").graph
+        graph = layer._weights()[0][0].graph
         parameters = list(layer.parameters())
         start = torch.zeros(2, B, 2 * N)
         for keep in (True, False):

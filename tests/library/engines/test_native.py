@@ -95,7 +95,7 @@ class Tensors:
     T, B = 2, 3
 
     def __init__(self) -> None:
-        shapes = MGU.graph.parameters.values()
+        shapes = MGU.parameters
         self.program = NativeProgram.of(MGU)
         self.x, self.start = torch.randn(self.T, self.B, D), torch.zeros(1, self.B, N)
         self.out, self.last = torch.zeros(self.T, self.B, N), torch.zeros(1, self.B, N)
@@ -155,6 +155,44 @@ def test_bad_calls_are_refused(case: str) -> None:
         given.program.forward(forward)
     with pytest.raises(NativeError, match=reason):
         given.program.backward(backward)
+
+
+MOST = (1 << 63) - 1
+
+
+@pytest.mark.parametrize("steps", [1 << 20, 1 << 31, 1 << 48, MOST])
+@pytest.mark.parametrize("rows", [1 << 31, 1 << 50, MOST])
+def test_calls_whose_sizes_overflow_are_refused(steps: int, rows: int) -> None:
+    given = Tensors()
+    forward, backward = given.forward(), given.backward()
+    for call in (forward, backward.forward):
+        call.steps, call.rows, call.lengths = steps, rows, None
+    reason = f"{steps} steps of {rows} rows are more than a run of this program can have"
+    with pytest.raises(NativeError, match=reason):
+        given.program.forward(forward)
+    with pytest.raises(NativeError, match=reason):
+        given.program.backward(backward)
+    with pytest.raises(NativeError, match="are more than a run of this program can have"):
+        given.program.kept_size(2, steps, rows)
+
+
+@pytest.mark.parametrize("field", ["x_step", "x_row", "out_step", "out_row", "grad_out_step"])
+@pytest.mark.parametrize("stride", [MOST, -MOST - 1, 1 << 60])
+def test_strides_that_overflow_are_refused(field: str, stride: int) -> None:
+    given = Tensors()
+    call = given.backward()
+    setattr(call if field.startswith("grad") else call.forward, field, stride)
+    with pytest.raises(NativeError, match="strides reach further than memory"):
+        given.program.backward(call)
+
+
+def test_as_many_threads_as_there_can_be() -> None:
+    """More than a machine could start: fewer are used."""
+    given = Tensors()
+    call = given.forward()
+    call.threads, call.split = (1 << 31) - 1, 1
+    given.program.forward(call)
+    assert given.out.any()
 
 
 @pytest.mark.parametrize("length", [0, -1, 3, 1 << 40])

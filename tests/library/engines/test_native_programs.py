@@ -1,4 +1,4 @@
-"""Malformed programs are refused with a message; none crashes the library."""
+"""Malformed programs are refused, in the same words by the specification and the native engine."""
 
 from __future__ import annotations
 
@@ -11,7 +11,8 @@ import hypothesis.strategies as st
 import pytest
 
 from onegate.engines.cpu.native import NativeError, NativeProgram
-from onegate.lowering.program import Code, MapSums, Pointwise, Product, Program, Slot, program
+from onegate.lowering.program import program
+from onegate.lowering.spec import Code, MapSums, Pointwise, Product, Program, ProgramError, Slot
 from onegate.tracing import trace
 from onegate.units import UNITS
 
@@ -21,14 +22,21 @@ PEEPHOLE = program(trace(UNITS["lstm_peephole"], D, N))
 
 
 def refusal(code: Sequence[int], constants: Sequence[float]) -> str:
-    """The message, empty if the program is taken."""
+    """The message, empty if the program is taken; both checkers must agree on it."""
+    said = ""
     try:
         NativeProgram(code, constants)
     except NativeError as error:
         said = str(error).removeprefix("the native engine refuses the program: ")
         assert said
-        return said
-    return ""
+    specified = ""
+    try:
+        taken = Program.decode(code, constants)
+        assert taken.encode() == list(code)
+    except ProgramError as error:
+        specified = str(error)
+    assert said == specified
+    return said
 
 
 @pytest.mark.parametrize("name", UNITS)
@@ -248,6 +256,31 @@ MALFORMED: dict[str, tuple[Program, str]] = {
 def test_malformed_programs_are_refused(case: str) -> None:
     malformed, reason = MALFORMED[case]
     assert reason in refusal(malformed.encode(), malformed.constants)
+
+
+WIDEST = 1 << 24
+
+
+def many_products(width: int) -> Program:
+    """MGU whose products have as many terms as a program may."""
+    made = program(trace(UNITS["mgu"], 1, width))
+
+    def repeat(item: Any) -> Any:
+        return replace(item, terms=item.terms * 32_768) if isinstance(item, Product) else item
+
+    return replace(made, forward=with_stages(made.forward, repeat))
+
+
+def test_programs_whose_sizes_overflow_are_refused() -> None:
+    """Each size is within its bounds; sums and products of them are not."""
+    wide = program(trace(UNITS["mgu"], WIDEST, WIDEST)).encode()
+    assert "too large: 1125899940397056 numbers in its parameters, at most" in refusal(wide, [])
+    long = many_products(1 << 18)
+    assert "multiplications for each row, at most 1099511627776" in refusal(long.encode(), [])
+    room = (WIDEST,) * 65_000
+    forward, backward = replace(F, temps=F.temps + room), replace(K, chunks=K.chunks + room)
+    roomy = replace(MGU, forward=forward, backward=backward)
+    assert "numbers for each row, at most 1099511627776" in refusal(roomy.encode(), [])
 
 
 def test_another_format_is_refused() -> None:

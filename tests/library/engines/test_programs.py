@@ -2,15 +2,21 @@
 
 from __future__ import annotations
 
+import gc
 import json
+import pickle
+import weakref
 from typing import Any
 
 import pytest
 import torch
+from torch.export import export
 
 import onegate
 from onegate.engines.cpu import programs
+from onegate.engines.cpu.programs import entry_of
 from onegate.language import Affine, Unit, sigmoid, tanh
+from onegate.lowering.program import program
 from onegate.tracing import trace
 from onegate.units import UNITS
 
@@ -64,6 +70,72 @@ def test_a_registered_unit_is_found_by_what_the_key_says() -> None:
     assert (named["unit"], named["input_size"], named["hidden_size"]) == ("scrn", D, N)
     entry = programs._ENTRIES.pop(key)
     assert programs.find(key).graph.parameters == entry.graph.parameters
+
+
+def own_unit(number: float) -> type[Unit]:
+    """A class of its own at each call, all of one name."""
+
+    class Own(Unit):
+        W_h = Affine()
+
+        def step(self, x: Any, h: Any) -> Any:
+            return tanh(number * self.W_h[h, x])
+
+    return Own
+
+
+class TestUnitsThatAreThrownAway:
+    @pytest.mark.parametrize("engine", ["fused", "reference"])
+    def test_nothing_of_them_stays(self, engine: str) -> None:
+        kinds: weakref.WeakSet[type] = weakref.WeakSet()
+        gone: weakref.WeakSet[Any] = weakref.WeakSet()
+        for number in range(20):
+            kind = own_unit(number)
+            layer = onegate.Recurrent(kind, D, N, 2, engine=engine)
+            layer(torch.randn(T, B, D))[0].sum().backward()
+            graph = layer._weights()[1][0].graph
+            kinds.add(kind)
+            gone.update((graph, program(graph), *([entry_of(graph)] if engine == "fused" else [])))
+            del kind, layer, graph
+        gc.collect()
+        assert len(gone) == 0
+        gc.collect()  # the table of graphs let go of the units when the graphs went
+        assert len(kinds) == 0
+
+    def test_a_backward_pass_outlives_its_layer(self) -> None:
+        kind, x = own_unit(0.5), torch.randn(T, B, D, requires_grad=True)
+        layer = onegate.Recurrent(kind, D, N, engine="fused")
+        (expected,) = torch.autograd.grad(layer(x)[0].sum(), x)
+        outputs = [layer(x)[0].sum()]
+        with torch.profiler.profile():  # through the operator
+            outputs.append(layer(x)[0].sum())
+        del layer, kind
+        gc.collect()
+        for out in outputs:
+            assert torch.equal(torch.autograd.grad(out, x)[0], expected)
+
+    def test_an_exported_program_outlives_its_layer(self) -> None:
+        layer, x = onegate.Recurrent(own_unit(0.5), D, N, engine="fused"), torch.randn(T, B, D)
+        expected, exported = layer(x)[0], export(layer, (x,)).module()
+        del layer
+        gc.collect()
+        assert torch.equal(exported(x)[0], expected)
+
+    def test_a_pickled_layer_has_a_program_of_its_own(self) -> None:
+        layer, x = onegate.Recurrent(Squashed, D, N, engine="fused"), torch.randn(T, B, D)
+        expected, stored = layer(x)[0], pickle.dumps(layer)
+        del layer
+        gc.collect()
+        assert torch.equal(pickle.loads(stored)(x)[0], expected)
+
+    def test_a_registered_unit_is_made_anew_once(self) -> None:
+        """As for a loaded model, which has no layer that holds the program."""
+        key = programs.key_of(trace(UNITS["mgu"], D, 2 * N + 1))
+        gc.collect()
+        assert key not in programs._ENTRIES
+        entry = programs.find(key)
+        gc.collect()
+        assert programs.find(key) is entry
 
 
 def test_a_unit_of_another_process_is_named() -> None:

@@ -147,9 +147,12 @@ def test_plain_text_of_mgu() -> None:
     ]
 
 
+class Common(Unit, abstract=True):
+    W, V, p, q_slow = Affine(), Affine(bias=False), Vector(), Vector()
+
+
 def right_sides(step: Callable[..., Any], **body: Any) -> list[str]:
-    maps = {"W": Affine(), "V": Affine(bias=False), "p": Vector(), "q_slow": Vector()}
-    kind: type[Unit] = type("Sample", (Unit,), maps | {"step": step} | body)
+    kind: type[Unit] = type("Sample", (Common,), {"step": step} | body)
     return equations(trace(kind(), 2, 2))
 
 
@@ -225,8 +228,7 @@ def test_long_names_stand_upright_and_carry_time_in_their_subscript() -> None:
         candidate = tanh(self.q_slow * x)
         return gate * candidate
 
-    body = {"step": step, "states": ("h_slow",), "W": Affine(), "q_slow": Vector()}
-    kind: type[Unit] = type("Sample", (Unit,), body)
+    kind: type[Unit] = type("Sample", (Common,), {"step": step, "states": ("h_slow",)})
     shown = latex(trace(kind(), 2, 2)).split("\n")[1:-1]
     assert shown == [
         r"\mathrm{gate}_t &= \sigma(W [h_{\mathrm{slow},t-1}, x_t] + b_W) \\",

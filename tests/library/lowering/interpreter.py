@@ -9,7 +9,7 @@ from typing import Any, Final
 import torch
 from torch import Tensor
 
-from onegate.lowering.program import SPACES
+from onegate.lowering.spec import SPACES
 from onegate.ops import OPERATIONS
 
 _NAMES: Final = {row.opcode: name for name, row in OPERATIONS.items()}

@@ -1,6 +1,6 @@
 """The native engine under sanitizers: builds the driver and runs all programs through it.
 
-    python -m tests.library.native.sanitize          address, undefined behaviour and threads, at length
+    python -m tests.library.native.sanitize          address, undefined behaviour and threads
     python -m tests.library.native.sanitize address    one of them
 
 Builds are kept in build/sanitize-* until a source changes.
@@ -21,8 +21,8 @@ from typing import Final
 
 from tests.library.native.programs import write
 
-ROOT: Final = Path(__file__).resolve().parents[2]
-HERE, CSRC = ROOT / "tests" / "native", ROOT / "csrc"
+ROOT: Final = Path(__file__).resolve().parents[3]
+HERE, CSRC = ROOT / "tests" / "library" / "native", ROOT / "csrc"
 # Optimised, all this would take longer to build than it saves while it runs.
 FLAGS: Final = ("-std=gnu++17", "-O0", "-g", "-fno-omit-frame-pointer", "-Wall", "-Wextra")
 # What is found ends the run at once, with where it was.
@@ -90,7 +90,7 @@ def missing() -> str | None:
         source.write_text("int main() {}\n")
         for kind in KINDS.values():
             try:
-                _call([compiler, *kind.flags, str(source), "-o", str(source.with_suffix(""))])
+                call([compiler, *kind.flags, str(source), "-o", str(source.with_suffix(""))])
             except subprocess.CalledProcessError as error:
                 return f"{compiler} has no {kind.flags[0]}: {error.output.strip()}"
     return None
@@ -98,50 +98,55 @@ def missing() -> str | None:
 
 def build(name: str) -> Path:
     """The driver for one of `KINDS`, for the instruction sets that this machine can run."""
-    folder = ROOT / "build" / f"sanitize-{name}"
+    start = [str(_compiler()), *FLAGS, *KINDS[name].flags]
+    return compiled(HERE / "driver.cpp", start, ROOT / "build" / f"sanitize-{name}")
+
+
+def compiled(main: Path, start: list[str], folder: Path) -> Path:
+    """`main` with the native engine, by commands that begin with `start`; kept in `folder`."""
     folder.mkdir(parents=True, exist_ok=True)
-    driver, log = folder / "driver", folder / "commands.txt"
-    compile_only, link = _commands(name, folder)
+    program, log = folder / main.stem, folder / "commands.txt"
+    compile_only, link = _commands(main, start, folder)
     commands = "\n".join(" ".join(command) for command in (*compile_only, link))
-    sources = [*CSRC.iterdir(), *HERE.glob("*.cpp")]
+    sources = [main, *CSRC.iterdir(), *HERE.glob("*.cpp"), *HERE.glob("*.h")]
     newest = max(source.stat().st_mtime for source in sources)
     if log.is_file() and log.read_text() == commands and log.stat().st_mtime > newest:
-        return driver
+        return program
     log.unlink(missing_ok=True)
     with ThreadPoolExecutor(os.cpu_count()) as pool:
-        list(pool.map(_call, compile_only))
-    _call(link)
+        list(pool.map(call, compile_only))
+    call(link)
     log.write_text(commands)
-    return driver
+    return program
 
 
-def _commands(name: str, folder: Path) -> tuple[list[list[str]], list[str]]:
+def _commands(main: Path, start: list[str], folder: Path) -> tuple[list[list[str]], list[str]]:
     """What compiles the sources, the slowest first, and what links them."""
     cpu = Path("/proc/cpuinfo")
     features = ["", *(cpu.read_text().split() if cpu.is_file() else [])]
     sets = [each for each in INSTRUCTION_SETS if each.needs in features]
-    start = [str(_compiler()), *FLAGS, *KINDS[name].flags, f"-I{CSRC}"]
+    start = [*start, f"-I{CSRC}", f"-I{HERE}"]
     have = [f"-DOG_HAVE_{each.name.upper()}" for each in sets]
     compile_only, objects = [], []
     for source, each in [
         *((CSRC / "isa.cpp", each) for each in sets),
         *((HERE / "scratch.cpp", each) for each in sets),
-        *((path, None) for path in (HERE / "driver.cpp", CSRC / "api.cpp", CSRC / "program.cpp")),
+        *((path, None) for path in (main, CSRC / "api.cpp", CSRC / "program.cpp")),
     ]:
         suffix = f"-{each.name}.o" if each else ".o"
         own = [*each.definitions, *each.flags] if each else have
         objects.append(str(folder / (source.stem + suffix)))
         compile_only.append([*start, *own, "-c", str(source), "-o", objects[-1]])
-    return compile_only, [*start, *objects, "-o", str(folder / "driver")]
+    return compile_only, [*start, *objects, "-o", str(folder / main.stem)]
 
 
 def run(driver: Path, programs: Path, *arguments: str, instruction_set: str = "") -> str:
     """What the driver says; a CalledProcessError has what the sanitizers say."""
     chosen = {"ONEGATE_ISA": instruction_set} if instruction_set else {}
-    return _call([str(driver), str(programs), *arguments], OPTIONS | chosen)
+    return call([str(driver), str(programs), *arguments], OPTIONS | chosen)
 
 
-def _call(command: list[str], environment: dict[str, str] | None = None) -> str:
+def call(command: list[str], environment: dict[str, str] | None = None) -> str:
     done = subprocess.run(
         command,
         env=os.environ | (environment or {}),

@@ -1,4 +1,4 @@
-// Fills the calling thread's scratch with NaN, for one instruction set (OG_ISA, as in csrc/isa.cpp):
+// Fills the calling thread's scratch, for one instruction set (OG_ISA, as in csrc/isa.cpp); with 0xff,
 // whoever reads scratch before writing it computes NaN.
 #include <cstring>
 
@@ -6,9 +6,8 @@
 
 namespace OG_ISA {
 
-void fill_scratch_with_nan() {
-  constexpr size_t kBytes = size_t{1} << 22;
-  std::memset(thread_scratch().reserve(kBytes), 0xff, kBytes);
+void fill_scratch(int byte, size_t bytes) {
+  std::memset(thread_scratch().reserve(bytes), byte, bytes);
 }
 
 }  // namespace OG_ISA

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.library.engines.test_native_programs import WIDEST, many_products
 from tests.library.native import sanitize
 from tests.library.native.programs import write
 
@@ -42,3 +43,12 @@ def test_a_program_that_is_refused_is_named(driver: Path, programs: Path) -> Non
     with pytest.raises(subprocess.CalledProcessError) as raised:
         sanitize.run(driver, programs.with_name("broken.txt"))
     assert f"{name} is refused: 1 integers are left over" in raised.value.output
+
+
+def test_sizes_that_overflow_are_refused(driver: Path, programs: Path) -> None:
+    """2^24 x 2^24 matrices in so many products that their sizes add up to more than 2^64."""
+    code = " ".join(map(str, many_products(WIDEST).encode()))
+    programs.with_name("large.txt").write_text(f"large\n{code}\n\n")
+    with pytest.raises(subprocess.CalledProcessError) as raised:
+        sanitize.run(driver, programs.with_name("large.txt"))
+    assert "large is refused: the program is too large" in raised.value.output

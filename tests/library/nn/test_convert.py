@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from typing import Any
 
 import pytest
 import torch
 from torch import Tensor, nn
+from torch.nn.utils import parametrizations, prune
 from torch.nn.utils.rnn import pack_padded_sequence, pack_sequence
 
 import onegate
@@ -52,9 +54,11 @@ def torchs_view(kind: str, ours: Mapping[str, Tensor]) -> dict[str, Tensor]:
     return stacked
 
 
-def compare(kind: str, module: Any, call: Any, inputs: list[Tensor]) -> None:
+def compare(
+    kind: str, module: Any, call: Any, inputs: list[Tensor], engine: str = "reference"
+) -> None:
     """`call(layer, *inputs)` gives the same by both, with the same gradients."""
-    layer = onegate.from_torch(module, engine="reference")
+    layer = onegate.from_torch(module, engine)
     ours = with_gradients(
         lambda *leaves: call(layer, *leaves), inputs, dict(layer.named_parameters())
     )
@@ -152,6 +156,254 @@ class TestAgainstTorch:
         torch.testing.assert_close(back(x), module(x), rtol=1e-12, atol=1e-12)
 
 
+@pytest.mark.parametrize("engine", ["reference", "fused"])
+@pytest.mark.parametrize("kind", GATES)
+def test_everything_at_once_in_eval_mode(kind: str, engine: str) -> None:
+    args = {"num_layers": 2, "dropout": 0.5, "bidirectional": True, "batch_first": True}
+    module = make(kind, D, 5, **args).eval()
+    inputs = [randn(B, T, D), *states(kind, 4, B, 5)]
+    compare(kind, module, lambda m, x, *s: m(x, hx(s)), inputs, engine)
+
+
+def test_complex_weights_compute_as_torchs() -> None:
+    module = make("gru", D, 5, dtype=torch.complex128)
+    x = torch.randn(T, B, D, dtype=torch.complex128)
+    torch.testing.assert_close(onegate.from_torch(module)(x), module(x), rtol=1e-12, atol=1e-12)
+
+
+def test_what_torch_computes_counts_not_what_it_shows() -> None:
+    module = make("rnn_relu", D, 5)
+    module.nonlinearity = "tanh"
+    compare("rnn_relu", module, lambda m, x: m(x), [randn(T, B, D)])
+
+
+def test_weights_without_values() -> None:
+    layer = onegate.from_torch(nn.GRU(D, 5, device="meta"))
+    assert {p.device.type for p in layer.parameters()} == {"meta"}
+    assert {p.device.type for p in onegate.to_torch(layer).parameters()} == {"meta"}
+
+
+class TestFrozen:
+    """A weight with requires_grad=False stays so, there and back."""
+
+    @pytest.mark.parametrize("engine", ["reference", "fused"])
+    @pytest.mark.parametrize("kind", GATES)
+    @pytest.mark.parametrize("name", ["weight_ih_l0", "weight_hh_l1", "weight_ih_l0_reverse"])
+    def test_matrices(self, kind: str, name: str, engine: str) -> None:
+        module = make(kind, D, 5, num_layers=2, bidirectional=True)
+        module.get_parameter(name).requires_grad_(False)
+        layer = onegate.from_torch(module, engine)
+        part = "W" if "ih" in name else "U"
+        place = "l" + name.partition("_l")[2]
+        frozen = {key for key, p in layer.named_parameters() if not p.requires_grad}
+        maps = GATES[kind]["ih" not in name]
+        assert frozen == {f"{place}.{gate}.{part}" for gate in maps}
+        x = randn(T, B, D)
+        for m in (module, layer):
+            m(x)[0].square().sum().backward()
+        ours = {k: p.grad for k, p in layer.named_parameters() if p.grad is not None}
+        assert len(ours) == len(list(layer.parameters())) - len(frozen)
+        zeros = {key: torch.zeros_like(layer.get_parameter(key)) for key in frozen}
+        seen = torchs_view(kind, {k: (ours | zeros)[k] for k, _ in layer.named_parameters()})
+        theirs = {k: p.grad for k, p in module.named_parameters() if p.grad is not None}
+        assert_same({key: seen[key] for key in theirs}, theirs)
+        assert self.learning(onegate.to_torch(layer)) == self.learning(module)
+
+    def test_all(self) -> None:
+        module = make("lstm", D, 5).requires_grad_(False)
+        layer = onegate.from_torch(module)
+        assert not any(p.requires_grad for p in layer.parameters())
+        assert self.learning(onegate.to_torch(layer)) == self.learning(module)
+
+    def test_a_bias_learns_if_one_of_its_two_did(self) -> None:
+        for name in ("bias_ih_l0", "bias_hh_l0"):
+            module = make("lstm", D, 5)
+            module.get_parameter(name).requires_grad_(False)
+            assert all(self.learning(onegate.from_torch(module)).values())
+
+    def test_the_second_bias_of_gru(self) -> None:
+        module = make("gru", D, 5)
+        module.bias_hh_l0.requires_grad_(False)
+        layer = onegate.from_torch(module)
+        assert [k for k, on in self.learning(layer).items() if not on] == ["l0.U_h.b"]
+        assert self.learning(onegate.to_torch(layer)) == self.learning(module)
+
+    @pytest.mark.parametrize("key", ["f.W", "o.b"])
+    def test_one_part_of_a_parameter_of_torch(self, key: str) -> None:
+        layer = onegate.LSTM(D, 5)
+        layer.get_parameter(f"l0.{key}").requires_grad_(False)
+        name = "weight_ih_l0" if key == "f.W" else "bias_ih_l0"
+        parts = ", ".join(f"l0.{gate}.{key[-1]}" for gate in "ifco")
+        message = f"{name} of torch.nn is one parameter for {parts}, of which l0.{key} do not learn"
+        with pytest.raises(ValueError, match=re.escape(message)):
+            onegate.to_torch(layer)
+
+    def test_a_bias_that_torch_would_train(self) -> None:
+        layer = onegate.GRUResetAfter(D, 5)
+        for key in "rzh":
+            layer.get_parameter(f"l0.{key}.b").requires_grad_(False)
+        with pytest.raises(ValueError, match=r"bias_hh_l0 .* of which l0.r.b, l0.z.b do not learn"):
+            onegate.to_torch(layer)
+
+    def learning(self, module: nn.Module) -> dict[str, bool]:
+        return {name: p.requires_grad for name, p in module.named_parameters()}
+
+
+class OwnForward(nn.GRU):
+    def forward(self, *args: Any) -> Any:
+        out, last = super().forward(*args)
+        return 2 * out, last
+
+
+class OwnCall(nn.GRU):
+    def __call__(self, *args: Any) -> Any:
+        return None
+
+
+class Plain(nn.GRU):
+    """Neither a forward nor a parameter of its own."""
+
+
+class TestWhatWouldBeLost:
+    def test_a_forward_of_its_own(self) -> None:
+        patched = nn.GRU(D, 5)
+        patched.forward = lambda x: x  # type: ignore[assignment,method-assign]
+        for module in (OwnForward(D, 5), OwnCall(D, 5), patched):
+            with pytest.raises(TypeError, match="has a forward of its own, which a conv"):
+                onegate.from_torch(module, values_only=True)
+
+        class Doubled(onegate.LSTM):
+            forward = OwnForward.forward  # type: ignore[assignment]
+
+        with pytest.raises(TypeError, match="Doubled has a forward of its own, which a conversion"):
+            onegate.to_torch(Doubled(D, 5))
+
+    def test_subclasses_that_compute_the_same_are_taken(self) -> None:
+        module = Plain(D, 5, dtype=torch.float64)
+        compare("gru", module, lambda m, x: m(x), [randn(T, B, D)])
+
+    @pytest.mark.parametrize(
+        "register",
+        [
+            "register_forward_hook",
+            "register_forward_pre_hook",
+            "register_full_backward_hook",
+            "register_full_backward_pre_hook",
+        ],
+    )
+    def test_hooks(self, register: str) -> None:
+        pairs: list[tuple[Any, Any]] = [
+            (nn.LSTM(D, 5), onegate.from_torch),
+            (onegate.LSTM(D, 5), onegate.to_torch),
+        ]
+        for module, convert in pairs:
+            getattr(module, register)(lambda *_: None)
+            with pytest.raises(
+                ValueError, match="LSTM has hooks; remove them, or pass values_only"
+            ):
+                convert(module)
+            convert(module, values_only=True)
+
+    @pytest.mark.parametrize("register", ["register_hook", "register_post_accumulate_grad_hook"])
+    def test_hooks_on_gradients(self, register: str) -> None:
+        module = nn.LSTM(D, 5)
+        getattr(module.weight_hh_l0, register)(lambda _: None)
+        with pytest.raises(ValueError, match="weight_hh_l0 of LSTM has hooks on its gradient"):
+            onegate.from_torch(module)
+
+    def test_further_parameters(self) -> None:
+        module = nn.GRU(D, 5)
+        module.extra = nn.Linear(2, 2, bias=False)
+        with pytest.raises(ValueError, match=r"GRU has further parameters: extra\.weight; remove"):
+            onegate.from_torch(module)
+        onegate.from_torch(module, values_only=True)
+
+    def test_shared_weights(self) -> None:
+        module = make("gru", 5, 5, num_layers=2)
+        module.weight_hh_l1 = module.weight_hh_l0
+        with pytest.raises(ValueError, match="weight_hh_l0 and weight_hh_l1 of GRU are one param"):
+            onegate.from_torch(module)
+        layer = onegate.from_torch(module, values_only=True)
+        x = randn(T, B, 5)
+        torch.testing.assert_close(layer(x), module(x), rtol=1e-12, atol=1e-12)
+        layer = onegate.LSTM(5, 5, 2, dtype=torch.float64)
+        for name in ("U", "W"):
+            shared = layer.get_parameter(f"l0.f.{name}")
+            layer.get_submodule("l1.f").register_parameter(name, shared)
+        with pytest.raises(ValueError, match=r"l0\.f\.U and l1\.f\.U of LSTM are one parameter"):
+            onegate.to_torch(layer)
+        back = onegate.to_torch(layer, values_only=True)
+        torch.testing.assert_close(back(x), layer(x), rtol=1e-12, atol=1e-12)
+
+    @pytest.mark.filterwarnings("ignore:`torch.nn.utils.weight_norm` is deprecated")
+    @pytest.mark.parametrize(
+        "how",
+        [
+            parametrizations.weight_norm,
+            parametrizations.spectral_norm,
+            parametrizations.orthogonal,
+            nn.utils.weight_norm,
+            nn.utils.spectral_norm,
+            lambda module, name: prune.random_unstructured(module, name, 0.5),
+        ],
+    )
+    def test_computed_weights(self, how: Any) -> None:
+        module = make("gru", D, 5)
+        how(module, "weight_hh_l0")
+        optimizer = torch.optim.SGD(module.parameters(), 0.1)
+        module(randn(T, B, D))[0].sum().backward()
+        optimizer.step()  # what a hook computed before the last call is out of date
+        module.eval()
+        with pytest.raises(
+            ValueError, match=r"weight_hh_l0 of \w+ is not a parameter but computed"
+        ):
+            onegate.from_torch(module)
+        with torch.no_grad():
+            layer = onegate.from_torch(module, values_only=True)
+        assert all(p.requires_grad for p in layer.parameters())
+        x = randn(T, B, D)
+        torch.testing.assert_close(layer(x), module(x), rtol=1e-12, atol=1e-12)
+
+    def test_computed_weights_of_ours(self) -> None:
+        layer = onegate.LSTM(D, 5, dtype=torch.float64)
+        parametrizations.orthogonal(layer.get_submodule("l0.f"), "U")
+        with pytest.raises(ValueError, match=r"l0\.f\.U of LSTM is not a parameter but computed"):
+            onegate.to_torch(layer)
+        x = randn(T, B, D)
+        back = onegate.to_torch(layer, values_only=True)
+        torch.testing.assert_close(back(x), layer(x), rtol=1e-12, atol=1e-12)
+
+    def test_several_dtypes(self) -> None:
+        module = nn.GRU(D, 5)
+        module.weight_hh_l0 = nn.Parameter(module.get_parameter("weight_hh_l0").double())
+        message = (
+            "the weights are torch.float32 on cpu and torch.float64 on cpu, expected one dtype "
+            "and device; convert all with .to('cpu', torch.float32)"
+        )
+        with pytest.raises(ValueError, match=re.escape(message)):
+            onegate.from_torch(module)
+
+    def test_the_flag_is_one(self) -> None:
+        with pytest.raises(TypeError, match="values_only is 'yes', expected True or False"):
+            onegate.from_torch(nn.GRU(D, 5), values_only="yes")  # type: ignore[arg-type]
+
+
+@pytest.mark.filterwarnings("ignore:torch.ao.quantization is deprecated")
+@pytest.mark.filterwarnings("ignore:torch.quantize_per_tensor, torch.quantize_per_channel")
+def test_dynamic_quantization_takes_torchs_layers_alone() -> None:
+    """As docs/drop-in.md says: ours stay as they are, and `to_torch` is the way."""
+    pytest.importorskip("torch.ao.quantization")
+    layer = onegate.LSTM(D, 5)
+    model = torch.ao.quantization.quantize_dynamic(nn.Sequential(layer), {nn.LSTM, onegate.LSTM})
+    x = torch.randn(T, B, D)
+    torch.testing.assert_close(model(x), layer(x), rtol=0, atol=0)
+    quantized = torch.ao.quantization.quantize_dynamic(nn.Sequential(onegate.to_torch(layer)))
+    with pytest.raises(
+        TypeError, match=r"takes torch\.nn\.RNN, LSTM or GRU, got LSTM of torch\.ao"
+    ):
+        onegate.from_torch(quantized[0])
+
+
 def test_weights_are_copies() -> None:
     module = make("gru", D, 5)
     layer = onegate.from_torch(module)
@@ -189,6 +441,12 @@ def test_other_modules_are_refused() -> None:
 def test_units_that_torch_lacks_are_refused() -> None:
     with pytest.raises(ValueError, match="no layer of 'mgu', only of simple, irnn, lstm"):
         onegate.to_torch(onegate.MGU(D, 5))
+
+
+@pytest.mark.parametrize("bad", [None, nn.GRU(D, 5), onegate.LSTMCell(D, 5)])
+def test_what_is_no_layer_is_refused(bad: Any) -> None:
+    with pytest.raises(TypeError, match=f"takes a layer of onegate, got {type(bad).__name__}"):
+        onegate.to_torch(bad)
 
 
 def test_learned_initial_states_are_refused() -> None:

@@ -6,6 +6,7 @@ import math
 import re
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 from torch import Tensor
@@ -71,6 +72,16 @@ class TestNames:
         assert 0.2 < found["h.W"].abs().max() <= 0.25
         assert found["f.b"].std().item() == pytest.approx(2.0, rel=0.3)
         assert torch.equal(mgu({"U": ("identity", 0.5)})["f.U"], 0.5 * torch.eye(N))
+
+    def test_numbers_are_exact_in_float64(self) -> None:
+        found = mgu({"U": ("identity", 0.1), "W": 0.1}, dtype=torch.float64)
+        assert found["f.U"][0, 0] == found["f.W"][0, 0] == 0.1
+        assert (mgu(forget_bias(0.1), dtype=torch.float64)["f.b"] == -0.1).all()
+
+    def test_numbers_of_numpy(self) -> None:
+        assert (mgu(np.float32(0.5))["f.U"] == 0.5).all()
+        assert (mgu({"U": ("identity", np.int64(2))})["f.U"] == 2 * torch.eye(N)).all()
+        assert (mgu(("forget_bias", np.float32(0.5)))["f.b"] == -0.5).all()
 
     def test_vectors(self) -> None:
         def peephole(init: Any) -> Tensor:
@@ -232,6 +243,8 @@ class TestRefused:
             onegate.MGUCell(2, 3, init={"z": "zeros"})
         with refused("init: no parameter, map or kind is called 'b'"):
             mgu({"b": 1}, bias=False)
+        with refused("init: no parameter, map or kind is called 1; known: U, W, b, f, f.U"):
+            mgu({1: "zeros"})
 
     def test_matrices_only(self) -> None:
         with refused("init: 'orthogonal' is for matrices, f.b is (64,)"):
@@ -244,12 +257,20 @@ class TestRefused:
             mgu(chrono(1))
         with refused("init: forget_bias takes a number, got 'one'"):
             mgu(("forget_bias", "one"))
+        with refused("init: forget_bias takes a number, got None"):
+            mgu(["forget_bias"])
+        with refused("init: chrono takes a number and the rest, got (9, None, 'zeros')"):
+            mgu(("chrono", 9, None, "zeros"))
 
     def test_arguments(self) -> None:
         with refused("init: 'normal' takes one number at most, got (0, 1)"):
             mgu(("normal", 0, 1))
         with refused("init: 'zeros' takes no argument, got (1,)"):
             mgu(("zeros", 1))
+        with refused("init: 'uniform' takes a width of 0 or more, got -0.1"):
+            mgu(("uniform", -0.1))
+        with refused("init: f.U is to be filled by [], which is not known"):
+            mgu([])
 
 
 def test_reset_parameters_draws_anew() -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 from torch.nn.utils.rnn import pack_sequence
@@ -36,7 +37,9 @@ def lstm() -> onegate.LSTM:
 WHOLE = "expected a whole number of 1 or more"
 
 
-@pytest.mark.parametrize("bad", [0, -3, 2.0, float("nan"), True, "7", None, torch.zeros(2)])
+@pytest.mark.parametrize(
+    "bad", [0, -3, 2.0, float("nan"), True, "7", None, torch.zeros(2), torch.tensor(True)]
+)
 @pytest.mark.parametrize("place", ["input_size", "hidden_size", "num_layers"])
 def test_sizes(place: str, bad: Any) -> None:
     sizes: dict[str, Any] = {"input_size": 2, "hidden_size": 3, "num_layers": 1}
@@ -49,14 +52,79 @@ def test_sizes(place: str, bad: Any) -> None:
 
 
 def test_whole_numbers_of_numpy_are_sizes() -> None:
-    np = pytest.importorskip("numpy")
-    assert onegate.MGU(np.int64(3), np.int32(4)).hidden_size == 4
+    assert onegate.MGU(np.int64(3), np.int32(4)).hidden_size == 4  # type: ignore[arg-type]
 
 
-@pytest.mark.parametrize("bad", [-0.1, 1.5, float("nan"), True, "0.1"])
+@pytest.mark.parametrize(
+    "bad", [-0.1, 1.5, float("nan"), True, "0.1", np.float32(2), torch.tensor(0.1)]
+)
 def test_dropout(bad: Any) -> None:
     with refused(ValueError, f"dropout is {bad!r}, expected a probability from 0 to 1"):
         onegate.MGU(2, 3, 2, dropout=bad)
+
+
+def test_numbers_of_numpy_are_probabilities() -> None:
+    assert onegate.MGU(2, 3, 2, dropout=np.float32(0.25)).dropout == 0.25  # type: ignore[arg-type]
+
+
+FLAGS = ["bias", "batch_first", "bidirectional", "learn_initial_state"]
+
+
+class TestFlags:
+    @pytest.mark.parametrize("bad", [0, 1, 1.0, None, [], torch.tensor(True)])
+    @pytest.mark.parametrize("flag", FLAGS)
+    def test_of_layers(self, flag: str, bad: Any) -> None:
+        with refused(TypeError, f"{flag} is {bad!r}, expected True or False"):
+            onegate.MGU(2, 3, **{flag: bad})
+
+    @pytest.mark.parametrize("bad", [0, 1, 1.0, None, [], "no", torch.tensor(True)])
+    def test_of_cells(self, bad: Any) -> None:
+        with refused(TypeError, f"bias is {bad!r}, expected True or False"):
+            onegate.MGUCell(2, 3, bad)
+
+    @pytest.mark.parametrize("bad", [0, 1])
+    def test_torch_refuses_0_and_1_too(self, bad: Any) -> None:
+        for flag in ("bias", "batch_first"):
+            with pytest.raises(TypeError, match=f"{flag} should be of type bool, got: int"):
+                torch.nn.GRU(2, 3, **{flag: bad})
+
+    @pytest.mark.parametrize("value", [True, False])
+    def test_of_numpy(self, value: bool) -> None:
+        layer = onegate.MGU(2, 3, **dict.fromkeys(FLAGS, np.bool_(value)))  # type: ignore[arg-type]
+        assert [getattr(layer, flag) for flag in FLAGS] == [value] * 4
+        assert all(type(getattr(layer, flag)) is bool for flag in FLAGS)
+        assert onegate.MGUCell(2, 3, np.bool_(value)).bias is value  # type: ignore[arg-type]
+
+    @pytest.mark.parametrize("place", [onegate.SimpleRNN, onegate.IRNN])
+    def test_the_nonlinearity_of_torch_by_place(self, place: Any) -> None:
+        message = (
+            "bias is 'relu', expected True or False; the nonlinearity of torch.nn.RNN is not an "
+            "argument here: onegate.SimpleRNN computes tanh, and "
+            'onegate.IRNN(..., init="uniform") relu'
+        )
+        assert torch.nn.RNN(5, 7, 1, "relu").nonlinearity == "relu"
+        with refused(TypeError, message):
+            place(5, 7, 1, "relu")
+
+    def test_the_nonlinearity_of_torchs_cell_by_place(self) -> None:
+        assert torch.nn.RNNCell(5, 7, True, "relu").nonlinearity == "relu"
+        with refused(TypeError, "device is 'relu', expected a device of torch; the nonlinearity"):
+            onegate.SimpleRNNCell(5, 7, True, "relu")
+
+    def test_of_the_language(self) -> None:
+        with refused(TypeError, "Affine: bias is 'h', expected True or False"):
+            onegate.Affine(None, "h")  # type: ignore[arg-type]
+
+
+class TestDtypes:
+    @pytest.mark.parametrize(
+        "bad", [torch.int64, torch.bool, torch.float8_e4m3fn, "float32", np.float32]
+    )
+    def test_refused(self, bad: Any) -> None:
+        message = f"dtype is {bad!r}, expected a floating or complex dtype of torch, such as torch"
+        for kind in (onegate.MGU, onegate.MGUCell):
+            with refused(TypeError, message):
+                kind(2, 3, dtype=bad)
 
 
 def test_engine() -> None:
@@ -72,6 +140,54 @@ def test_unknown_units_and_options() -> None:
         onegate.Recurrent("mgru", 2, 3)
     with refused(UnitError, "mgu has no option 'context_size'; it has none"):
         onegate.MGU(2, 3, context_size=2)
+
+
+@pytest.mark.parametrize("bad", [5, None, onegate.MGU, torch.nn.GRU])
+def test_what_is_no_unit(bad: Any) -> None:
+    message = f"unit is {bad!r}, expected a name such as 'mgu', an onegate.Unit, or its class"
+    with refused(UnitError, message):
+        onegate.Recurrent(bad, 2, 3)
+
+
+class TestOptions:
+    """Options of a unit are of the types they are annotated with."""
+
+    class Gateless(onegate.Unit):
+        plain: bool = True
+        scale: float = 1
+        W_h = onegate.Affine()
+
+        def step(self, x: Any, h: Any) -> Any:
+            return self.scale * (self.W_h[h, x] if self.plain else onegate.tanh(self.W_h[h, x]))
+
+    @pytest.mark.parametrize("bad", ["no", 0, None])
+    def test_flags(self, bad: Any) -> None:
+        with refused(UnitError, f"Gateless: plain is {bad!r}, expected True or False"):
+            onegate.Recurrent(self.Gateless, D, N, plain=bad)
+        with refused(UnitError, f"Gateless: plain is {bad!r}, expected True or False"):
+            self.Gateless(plain=bad)
+
+    @pytest.mark.parametrize("bad", ["x", 2.0, True, None])
+    def test_whole_numbers(self, bad: Any) -> None:
+        with refused(UnitError, f"scrn: context_size is {bad!r}, expected a whole number"):
+            onegate.SCRN(D, N, context_size=bad)
+
+    @pytest.mark.parametrize("bad", ["x", True, None, float("nan"), float("inf")])
+    def test_numbers(self, bad: Any) -> None:
+        with refused(UnitError, f"scrn: alpha is {bad!r}, expected a number"):
+            onegate.SCRN(D, N, alpha=bad)
+
+    @pytest.mark.parametrize("bad", [0, -1])
+    def test_sizes_of_states(self, bad: int) -> None:
+        with refused(UnitError, f"scrn: the size of s is {bad}, expected 1 or more"):
+            onegate.SCRN(D, N, context_size=bad)
+
+    def test_of_numpy(self) -> None:
+        layer = onegate.SCRN(D, N, context_size=np.int64(3), alpha=np.float32(0.5))
+        assert repr(layer.unit) == "SCRN(context_size=3, alpha=0.5)"
+        unit = onegate.units.get(self.Gateless, plain=np.bool_(False), scale=2)
+        assert unit.options() == {"plain": False, "scale": 2}
+        layer(zeros(T, B, D))
 
 
 class TestInput:
@@ -248,6 +364,16 @@ class TestStateDicts:
             gru.load_state_dict(onegate.MGU(D, N).state_dict())
         with pytest.raises(RuntimeError, match=r"Unexpected key\(s\) in state_dict: \"l0\.f\.U\""):
             gru.load_state_dict(onegate.MGU(D, N).state_dict())
+
+    @pytest.mark.parametrize("strict", [True, False])
+    def test_those_of_torch(self, gru: onegate.GRU, strict: bool) -> None:
+        model, theirs = torch.nn.Sequential(gru), torch.nn.Sequential(torch.nn.GRU(D, N))
+        message = (
+            "0.weight_ih_l0 is a weight of torch.nn's layers; load the state dict into torch's "
+            "layer, and convert that with onegate.from_torch"
+        )
+        with pytest.raises(RuntimeError, match=re.escape(message)):
+            model.load_state_dict(theirs.state_dict(), strict)
 
     def test_sizes_are_named(self, gru: onegate.GRU) -> None:
         with pytest.raises(RuntimeError, match=r"size mismatch for l0\.z\.U: .*\[8, 8\].*\[6, 6\]"):

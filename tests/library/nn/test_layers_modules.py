@@ -14,7 +14,7 @@ import torch
 from safetensors.torch import load_file, save_file
 from torch import Tensor, nn
 from torch.func import functional_call, grad, hessian, jvp, stack_module_state, vmap
-from torch.nn.utils import parametrizations, parametrize
+from torch.nn.utils import parametrizations, parametrize, prune
 
 import onegate
 from onegate.units import UNITS
@@ -51,6 +51,21 @@ def test_copies_and_pickles_compute_the_same(name: str) -> None:
         for parameter in twin.parameters():
             nn.init.normal_(parameter)
         torch.testing.assert_close([*layer.parameters()], before, rtol=0, atol=0)
+
+
+@pytest.mark.parametrize("assign", [True, False])
+def test_frozen_weights_stay_frozen(assign: bool) -> None:
+    layer = make(learn_initial_state=True)
+    for key in ("l0.f.U", "l1_reverse.p_i", "l0.h_0"):
+        layer.get_parameter(key).requires_grad_(False)
+    learns = [p.requires_grad for p in layer.parameters()]
+    assert learns.count(False) == 3
+    for twin in (copy.deepcopy(layer), pickle.loads(pickle.dumps(layer))):
+        assert [p.requires_grad for p in twin.parameters()] == learns
+    values = make(learn_initial_state=True).state_dict()
+    layer.load_state_dict(values, assign=assign)
+    assert [p.requires_grad for p in layer.parameters()] == learns
+    torch.testing.assert_close(dict(layer.state_dict()), dict(values), rtol=0, atol=0)
 
 
 def test_torch_save_round_trip() -> None:
@@ -215,8 +230,44 @@ def test_parametrised_weights() -> None:
     before = layer(x)[0]
     before.sum().backward()
     assert parametrize.is_parametrized(place, "U")
+    with pytest.raises(ValueError, match=r"f\.U is computed from other parameters, .* end that"):
+        layer.reset_parameters()
     parametrize.remove_parametrizations(place, "U")
     torch.testing.assert_close(layer(x)[0], before)
+
+
+@pytest.mark.filterwarnings("ignore:`torch.nn.utils.weight_norm` is deprecated")
+@pytest.mark.parametrize("engine", ["reference", "fused"])
+@pytest.mark.parametrize(
+    "how",
+    [
+        nn.utils.weight_norm,
+        nn.utils.spectral_norm,
+        lambda module, name: prune.random_unstructured(module, name, 0.5),
+    ],
+)
+def test_weights_that_hooks_compute_are_computed_at_each_call(how: Any, engine: str) -> None:
+    """Such hooks wait for a call of the module that has the weight, and maps are not called."""
+    layer, x = make("lstm_peephole", engine=engine), randn(T, B, D)
+    places = ((layer.get_submodule("l0.f"), "U"), (layer.get_submodule("l1"), "p_i"))
+    for place, name in places:
+        if name == "U" or how is not nn.utils.spectral_norm:  # which is of matrices
+            how(place, name)
+    optimizer = torch.optim.SGD(layer.parameters(), 0.1)
+    for _ in range(3):
+        optimizer.zero_grad()
+        layer(x)[0].square().sum().backward()
+        optimizer.step()
+    out = layer.eval()(x)[0]
+    # In eval mode a call of the place computes the weight from what was learned.
+    plain = make("lstm_peephole", engine=engine)
+    for key in dict(plain.named_parameters()):
+        path, _, name = key.rpartition(".")
+        owner = layer.get_submodule(path)
+        for hook in owner._forward_pre_hooks.values():
+            hook(owner, ())
+        setattr(plain.get_submodule(path), name, nn.Parameter(getattr(owner, name)))
+    torch.testing.assert_close(out, plain(x)[0], rtol=1e-12, atol=1e-12)
 
 
 class TestCompiled:

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import onegate
-from onegate.lowering.program import FORMAT, Program
+from onegate.lowering.spec import FORMAT, Program
 from onegate.ops import OPERATIONS
 
 FILE = "onegate_native.so"
@@ -36,6 +36,29 @@ os.register_at_fork(after_in_child=_after_fork)
 
 class NativeError(RuntimeError):
     """The native engine refused what it was given."""
+
+
+class Host(ctypes.Structure):
+    """og_host: three functions."""
+
+    _fields_ = (
+        ("leave", ctypes.c_void_p),
+        ("enter", ctypes.c_void_p),
+        ("check", ctypes.c_void_p),
+    )
+
+    @classmethod
+    def interpreter(cls, *, signals: bool) -> Host:
+        """This interpreter, whose lock is released while the library works."""
+        api = ctypes.pythonapi
+        functions = (api.PyEval_SaveThread, api.PyEval_RestoreThread, api.PyErr_CheckSignals)
+        places = [ctypes.cast(function, ctypes.c_void_p).value for function in functions]
+        return cls(*places[: 3 if signals else 2])
+
+
+# Python handles signals in the main thread only; what a handler raises ends the run.
+_MAIN, _OTHER = Host.interpreter(signals=True), Host.interpreter(signals=False)
+_MAIN_PLACE, _OTHER_PLACE = ctypes.addressof(_MAIN), ctypes.addressof(_OTHER)
 
 
 class ForwardCall(ctypes.Structure):
@@ -60,6 +83,7 @@ class ForwardCall(ctypes.Structure):
         ("last", ctypes.c_void_p),
         ("kept", ctypes.c_void_p),
         ("parameters", ctypes.c_void_p),
+        ("host", ctypes.c_void_p),
     )
 
 
@@ -144,9 +168,11 @@ def _declare(functions: ctypes.CDLL) -> None:
     functions.og_program_free.argtypes = [pointer]
     functions.og_kept_size.restype = size
     functions.og_kept_size.argtypes = [pointer, size, size, size]
-    for run in (functions.og_run_forward, functions.og_run_backward):
-        run.restype = ctypes.c_int32
-        run.argtypes = [pointer, text, size]
+    # The library releases Python's lock itself (Host): only then does ctypes raise what a signal's
+    # handler has raised.
+    run = ctypes.PYFUNCTYPE(ctypes.c_int32, pointer, text, size)
+    for name in ("og_run_forward", "og_run_backward"):
+        setattr(functions, name, run((name, functions)))
 
 
 class NativeProgram:
@@ -178,21 +204,28 @@ class NativeProgram:
     def kept_size(self, directions: int, steps: int, rows: int) -> int:
         """How many numbers the forward pass keeps for the backward pass."""
         size: int = self._functions.og_kept_size(self.handle, directions, steps, rows)
+        if size < 0:
+            raise NativeError(
+                f"{steps} steps of {rows} rows in {directions} directions are more than a run of "
+                "this program can have"
+            )
         return size
 
     def forward(self, call: ForwardCall) -> None:
         """Runs a sequence forward."""
-        if _forked:
-            call.threads = 1
-        self._run(self._functions.og_run_forward, call)
+        self._run(self._functions.og_run_forward, call, call)
 
     def backward(self, call: BackwardCall) -> None:
         """Runs a sequence backward."""
-        if _forked:
-            call.forward.threads = 1
-        self._run(self._functions.og_run_backward, call)
+        self._run(self._functions.og_run_backward, call, call.forward)
 
-    def _run(self, function: ctypes._NamedFuncPointer, call: ctypes.Structure) -> None:
+    def _run(
+        self, function: ctypes._NamedFuncPointer, call: ctypes.Structure, shared: ForwardCall
+    ) -> None:
+        if _forked:
+            shared.threads = 1
+        main = threading.get_ident() == threading.main_thread().ident
+        shared.host = _MAIN_PLACE if main else _OTHER_PLACE
         message = _messages.buffer
         if function(ctypes.addressof(call), message, _MESSAGE_BYTES):
             raise NativeError(message.value.decode())

@@ -50,7 +50,7 @@ def write(
         "of the test set; the forward direction of the last layer. Logarithmic."
     )
     with canvas.style():
-        drawn = gradients_figure(lines, f"gradients-{task}", caption)
+        drawn = gradients_figure(lines, ["gradients", task], caption)
     figures.write([drawn], out)
     return out / f"{drawn.name}.svg"
 

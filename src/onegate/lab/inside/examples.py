@@ -14,6 +14,7 @@ from torch import Tensor
 from onegate.lab import data
 from onegate.lab.data import randomness
 from onegate.lab.inside.runs import InspectError
+from onegate.lab.pages.markup import readable
 from onegate.lab.recipes import Recipe
 from onegate.lab.recipes.recipe import ImdbData, MnistData
 from onegate.lab.tasks import Batch, ExampleTask, Task, TextTask
@@ -183,7 +184,7 @@ class _Show:
         if isinstance(self.recipe.data, MnistData):
             return self._image(number, read)
         if self.words:
-            words = tuple(self.words[word] for word in read.tolist())
+            words = tuple(readable(self.words[word]) for word in read.tolist())
             answer = ""
             if self.recipe.task != "ptb":
                 answer = "positive" if self.batch.targets[place] else "negative"

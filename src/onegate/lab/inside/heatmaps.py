@@ -17,6 +17,7 @@ from onegate.lab.inside.measures import PassMeasures
 from onegate.lab.inside.plots import pass_label
 from onegate.lab.pages import canvas
 from onegate.lab.pages.figures import Figure, Row, finished
+from onegate.lab.pages.markup import short
 from onegate.ops import is_gate
 from onegate.probe.traces import Pass, named_values
 from onegate.properties import gates
@@ -25,7 +26,7 @@ _BLUE, _ORANGE = "#0b5cad", "#c2490a"
 _GATE = LinearSegmentedColormap.from_list("gate", ["#ffffff", _BLUE])
 _SIGNED = LinearSegmentedColormap.from_list("signed", [_ORANGE, "#ffffff", _BLUE])
 _WIDTH, _ROW = 5.0, 1.25
-_MOST_WORDS = 45
+_MOST_WORDS, _MOST_LETTERS = 45, 20
 
 
 @dataclass(frozen=True)
@@ -93,10 +94,10 @@ def draw(
             axes.set_ylabel(f"{several}{shown.name}", rotation=0, ha="right", va="center")
             axes.tick_params(labelbottom=axes is rows[-1])
         _time(rows[-1], view)
-        name = f"heatmap-{label.replace(' ', '-')}-{view.number}-{training}"
+        words = ["heatmap", label.lower(), str(view.number), training]
         answer = f" ({view.answer})" if view.answer else ""
         return finished(
-            drawn, "explore", name,
+            drawn, "explore", words,
             f"{label} {training} training, example {view.number}{answer}: values over time, one "
             "line a unit, the longest memory on top.",
             f"Heat maps of {label} on example {view.number}.",
@@ -159,7 +160,8 @@ def _time(axes: Axes, view: View) -> None:
     every = -(-view.steps // _MOST_WORDS)
     places = range(0, view.steps, every)
     axes.set_xticks([place + 1 for place in places])
-    axes.set_xticklabels([view.words[place] for place in places], rotation=90, fontsize=6.5)
+    words = [short(view.words[place], _MOST_LETTERS) for place in places]
+    axes.set_xticklabels(words, rotation=90, fontsize=6.5)
 
 
 def _rows(panels: Sequence[tuple[Pass, Shown]], view: View) -> Iterator[Row]:

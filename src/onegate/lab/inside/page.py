@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from importlib import resources
@@ -16,7 +15,7 @@ from onegate.lab.inside.examples import View
 from onegate.lab.inside.measures import PassMeasures
 from onegate.lab.inside.plots import Measured, pass_label
 from onegate.lab.pages.figures import Figure, element, links
-from onegate.lab.pages.markup import Column, Markup, Table, code, document, joined, tag
+from onegate.lab.pages.markup import Column, Markup, Table, code, data, document, joined, tag
 from onegate.lab.report.subjects import SUBJECTS
 from onegate.lab.runs import Run
 from onegate.language import Graph
@@ -52,10 +51,9 @@ def build(
             _section("jacobians", "The step's Jacobian", _JACOBIANS, figures, _exponents(runs)),
         ),
         tag("footer", tag("p", "Written by onegate inspect.")),
-        _data({"runs": [shown.values for shown in runs], "examples": list(examples)}),
-        tag("script", Markup(_file("page.js"))),
+        data({"runs": [shown.values for shown in runs], "examples": list(examples)}, id="data"),
     )
-    return document(title, body, pictures.style() + _file("page.css"))
+    return document(title, body, pictures.style() + _file("page.css"), _file("page.js"))
 
 
 _WEIGHTS = (("after", "after training"), ("before", "before training"))
@@ -81,11 +79,6 @@ _JACOBIANS = (
 
 def _file(name: str) -> str:
     return resources.files("onegate.probe").joinpath(name).read_text(encoding="utf-8")
-
-
-def _data(content: Mapping[str, Any]) -> Markup:
-    text = json.dumps(content, separators=(",", ":"), allow_nan=False).replace("<", "\\u003c")
-    return tag("script", Markup(text), type="application/json", id="data")
 
 
 def _header(title: str, runs: Sequence[Shown]) -> Markup:

@@ -22,7 +22,7 @@ def inline(graph: Graph, name: str) -> Markup:
     for light in _PAIRS:
         text = text.replace(light, f"var({_variable(light)})")
     unit = graph.unit
-    return Markup(canvas.inline(text, name, f"Data flow of {unit.title or unit.name}"))
+    return canvas.inline(text, name, f"Data flow of {unit.title or unit.name}")
 
 
 def style() -> str:

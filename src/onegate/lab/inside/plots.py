@@ -19,6 +19,7 @@ from onegate.lab.pages.figures import Figure, Row, finished
 BEFORE, AFTER = "before training", "after training"
 _WIDTH = 5.0
 _DASHED = (0, (3, 1.6))
+_RAISED = str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹")
 
 
 @dataclass(frozen=True)
@@ -83,7 +84,7 @@ def _gates(runs: Sequence[Measured]) -> Figure | None:
         for gate, mean in one.gate_means.items()
     )
     return finished(
-        figure, "gates", "gates",
+        figure, "gates", ["gates"],
         "Distribution of gate values over steps, units and sequences of the test set.",
         f"Gate values before and after training. {means}.",
         _gate_rows(rows),
@@ -138,7 +139,7 @@ def _spans(runs: Sequence[Measured]) -> Figure:
         for name, one in run.after.items()
     )
     return finished(
-        figure, "memory", "memory",
+        figure, "memory", ["memory"],
         "Memory span of each unit, each curve in its own order. By the gate: 1 / mean share that "
         "is overwritten in a step. Measured: mean delay of the response to a disturbed input, "
         "which the length of the sequence limits. Logarithmic.",
@@ -173,7 +174,7 @@ def _gradients(runs: Sequence[Measured]) -> Figure:
         for before in (run.before[name].gradients[state],)
     ]
     return gradients_figure(
-        lines, "gradients",
+        lines, ["gradients"],
         "Norm of dL/dh[t] at each step, mean over sequences; L is the loss of a sequence (of a "
         "text: of its last word). Logarithmic.",
     )  # fmt: skip
@@ -194,7 +195,7 @@ class Line:
     after: Numbers | None
 
 
-def gradients_figure(lines: Sequence[Line], name: str, caption: str) -> Figure:
+def gradients_figure(lines: Sequence[Line], words: Sequence[str], caption: str) -> Figure:
     """Norms of gradients over time, before training dashed; call it within the style."""
     figure, axes = canvas.new(3.5)
     colors = canvas.colors([line.unit for line in lines])
@@ -225,7 +226,7 @@ def gradients_figure(lines: Sequence[Line], name: str, caption: str) -> Figure:
     axes.set_ylabel("norm of dL/dh[t]")
     canvas.legend_below(figure, axes)
     said = "; ".join(f"{line.label}: {_ends(line)}" for line in lines)
-    return finished(figure, "gradients", name, caption, f"Gradients through time. {said}.", rows)
+    return finished(figure, "gradients", words, caption, f"Gradients through time. {said}.", rows)
 
 
 def _over_time(axes: Axes, norms: Numbers, **style: Any) -> None:
@@ -261,7 +262,7 @@ def _spectra(runs: Sequence[Measured]) -> Figure:
         for run, name, one in rows
     )
     return finished(
-        figure, "jacobians", "jacobians",
+        figure, "jacobians", ["jacobians"],
         "The Jacobian of a step along test sequences. Left: singular values, falling, mean over "
         "steps and sequences, with the band between the steps. Right: eigenvalues at a step in "
         "the middle, with the unit circle.",
@@ -323,4 +324,17 @@ def _logarithmic(axes: Axes) -> None:
         axes.yaxis.set_major_locator(LogLocator())
     if low >= 1e-3 and high < 1e5:
         axes.yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
+    else:
+        axes.yaxis.set_major_formatter(FuncFormatter(lambda value, _: _power(value)))
     axes.yaxis.set_minor_formatter(NullFormatter())
+
+
+def _power(value: float) -> str:
+    """A number with a power of ten, without mathtext.
+
+    >>> _power(1e-12), _power(2e7)
+    ('10⁻¹²', '2×10⁷')
+    """
+    first, _, exponent = f"{value:.0e}".partition("e")
+    raised = str(int(exponent)).translate(_RAISED)
+    return f"10{raised}" if first == "1" else f"{first}\N{MULTIPLICATION SIGN}10{raised}"

@@ -8,7 +8,9 @@ from pathlib import Path
 import torch
 
 from onegate.lab import tasks
-from onegate.lab.recipes import Recipe
+from onegate.lab.pages.markup import short
+from onegate.lab.recipes import Recipe, RecipeError
+from onegate.lab.report.inventory import check_numbers
 from onegate.lab.runs import Run, RunError
 from onegate.lab.tasks import Task
 from onegate.lab.train import models
@@ -36,15 +38,19 @@ class OpenRun:
 
     @property
     def name(self) -> str:
-        """The folder's name."""
-        return self.run.folder.resolve().name
+        """The folder's name, for reading."""
+        return short(self.run.folder.resolve().name)
 
 
 def open_run(folder: Path) -> OpenRun:
     """The run in a folder with the weights that count; errors say what is missing."""
     if not folder.is_dir():
         raise RunError(f"there is no folder {folder}: give the folder of a run, such as runs/mine")
-    run = Run.read(folder)
+    try:
+        run = Run.read(folder)
+        check_numbers(run)
+    except RecipeError as error:
+        raise RunError(f"{folder / 'recipe.json'} is no recipe: {error}") from None
     try:
         weights = run.weights()
     except CheckpointError as error:

@@ -116,13 +116,21 @@ def _chosen(runs: Sequence[OpenRun], numbers: Sequence[int], digits: Sequence[in
 
 
 def _labels(runs: Sequence[OpenRun]) -> list[tuple[str, str]]:
-    """A name for reading, with the folder's for equal units, and a key for its colour."""
-    units = [run.recipe.unit for run in runs]
-    if len(set(units)) == len(units):
-        return [(display(unit), unit) for unit in units]
+    """A name for reading and a key for its colour.
+
+    The unit; where that tells no two runs apart, not even without upper case, also the folder's
+    name; where that does not either, a number.
+    """
+    units = [display(run.recipe.unit) for run in runs]
+    with_folders = [f"{unit} {run.name}" for unit, run in zip(units, runs, strict=True)]
+    numbered = [f"{label} ({place})" for place, label in enumerate(with_folders, start=1)]
+    for labels in (units, with_folders, numbered):
+        if len({label.lower() for label in labels}) == len(labels):
+            break
+    first = runs[0].recipe.unit
     return [
-        (f"{display(run.recipe.unit)} {run.name}", run.name if place else run.recipe.unit)
-        for place, run in enumerate(runs)
+        (label, label if place and run.recipe.unit == first else run.recipe.unit)
+        for place, (label, run) in enumerate(zip(labels, runs, strict=True))
     ]
 
 

@@ -5,11 +5,11 @@ The same lines come out for the same content: no dates, no random identifiers.
 
 from __future__ import annotations
 
-import html
 import io
 import re
-from collections.abc import Mapping
-from contextlib import AbstractContextManager
+import warnings
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Any
@@ -17,6 +17,8 @@ from typing import Any
 import matplotlib
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
+
+from onegate.lab.pages.markup import Markup, escaped
 
 
 @dataclass(frozen=True)
@@ -52,6 +54,8 @@ _STYLE: Mapping[str, Any] = MappingProxyType(
         "font.size": 9.5,
         "font.family": "DejaVu Sans",
         "svg.fonttype": "none",
+        # Names and words may have dollars in them.
+        "text.parse_math": False,
         "text.color": INK.light,
         "axes.labelcolor": INK.light,
         "axes.edgecolor": MUTED.light,
@@ -76,10 +80,15 @@ _STYLE: Mapping[str, Any] = MappingProxyType(
 )
 
 
-def style() -> AbstractContextManager[None]:
+@contextmanager
+def style() -> Iterator[None]:
     """The look; figures are made and saved inside this `with` block."""
     settings: dict[Any, Any] = dict(_STYLE)
-    return matplotlib.rc_context(settings)
+    with matplotlib.rc_context(settings), warnings.catch_warnings():
+        # Words may be of any script. The PNG shows boxes for letters that the font has not; the
+        # SVG and the page leave the choice of a font to who shows them.
+        warnings.filterwarnings("ignore", "Glyph .* missing from font")
+        yield
 
 
 def new(height: float) -> tuple[Figure, Axes]:
@@ -119,22 +128,30 @@ def svg(figure: Figure, name: str) -> str:
     return "".join(f"{line.rstrip()}\n" for line in file.getvalue().splitlines())
 
 
-def inline(svg: str, name: str, alt: str) -> str:
-    """An SVG file as an element of a page, in the page's colours, scaling with its box.
+def inline(svg: str, name: str, alt: str) -> Markup:
+    """An SVG file of matplotlib as an element of a page, in the page's colours, as wide as its box.
 
-    name: sets its identifiers apart from those of the page's other figures.
+    name: a `markup.identifier`, sets its identifiers apart from those of other figures.
     """
+    if not re.fullmatch("[a-z0-9_-]+", name):
+        raise ValueError(f"{name!r} cannot begin an identifier; take markup.identifier of it")
     text = svg[svg.index("<svg") :]
     text = re.sub(r"<metadata>.*?</metadata>\s*", "", text, flags=re.DOTALL)
-    text = re.sub(r'\bid="', f'id="{name}-', text)
-    text = re.sub(r'(url\(|href=")#', rf"\1#{name}-", text)
-    text = text.replace(_WHITE, "none")
-    for color in (INK, MUTED, RULE, *_SERIES):
-        text = text.replace(color.light, f"var({color.variable})")
+    # In tags alone: what is written in the figure stays as it is.
+    text = re.sub("<[^>]*>", lambda found: _in_a_page(found[0], name), text)
     box = re.search(r'viewBox="[^"]*"', text)
     assert box is not None
-    head = f'<svg {box[0]} role="img" aria-label="{html.escape(alt)}">'
-    return head + text[text.index(">") + 1 :].strip()
+    head = f'<svg {box[0]} role="img" aria-label="{escaped(alt)}">'
+    return Markup(head + text[text.index(">") + 1 :].strip())
+
+
+def _in_a_page(tag: str, name: str) -> str:
+    tag = re.sub(r'\bid="', f'id="{name}-', tag)
+    tag = re.sub(r'(url\(|href=")#', rf"\1#{name}-", tag)
+    tag = tag.replace(_WHITE, "none")
+    for color in (INK, MUTED, RULE, *_SERIES):
+        tag = tag.replace(color.light, f"var({color.variable})")
+    return tag
 
 
 def png(figure: Figure) -> bytes:

@@ -12,7 +12,7 @@ from matplotlib import figure as drawing
 
 from onegate import files
 from onegate.lab.pages import canvas
-from onegate.lab.pages.markup import Markup, tag
+from onegate.lab.pages.markup import Markup, identifier, tag
 
 Row = Sequence[object]
 
@@ -21,8 +21,8 @@ Row = Sequence[object]
 class Figure:
     """A figure: a file on its own and an element of a page.
 
-    section: of the page. name: of its files. alt: what is to be seen, in words. inline: the SVG
-        element. data: what was drawn, as CSV.
+    section: of the page. name: of its files, a `markup.identifier`. alt: what is to be seen, in
+        words. inline: the SVG element. data: what was drawn, as CSV.
     """
 
     section: str
@@ -30,15 +30,25 @@ class Figure:
     caption: str
     alt: str
     svg: str
-    inline: str
+    inline: Markup
     png: bytes
     data: str
 
 
 def finished(
-    drawn: drawing.Figure, section: str, name: str, caption: str, alt: str, rows: Iterable[Row]
+    drawn: drawing.Figure,
+    section: str,
+    words: Sequence[str],
+    caption: str,
+    alt: str,
+    rows: Iterable[Row],
 ) -> Figure:
-    """A drawing in all its forms; rows: what was drawn, headings first."""
+    """A drawing in all its forms.
+
+    words: which tell it from other figures, and make up its name; they may be anything. rows:
+    what was drawn, headings first.
+    """
+    name = identifier(*words)
     svg = canvas.svg(drawn, name)
     data = io.StringIO()
     csv.writer(data, lineterminator="\n").writerows(rows)
@@ -67,7 +77,7 @@ def element(figure: Figure) -> Markup:
     """The figure in a page whose folder has its files in figures/."""
     return tag(
         "figure",
-        Markup(figure.inline),
+        figure.inline,
         tag("figcaption", figure.caption, " ", links(figure)),
         id=figure.name,
     )

@@ -2,12 +2,23 @@
 
 from __future__ import annotations
 
+import base64
+import hashlib
 import html
+import json
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from importlib import resources
 
 _VOID = ("meta", "link", "br", "col", "input")
+# Control characters but for the tab and the end of a line, marks that turn the direction of the
+# text after them, and what no UTF-8 file can hold: names of files may have any of these.
+_UNREADABLE = re.compile(
+    "[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ud800-\udfff\ufffe\uffff]"
+)
+_PLAIN_WORD = re.compile("[a-z0-9_]+")
+_LONGEST = 80
 
 
 class Markup(str):
@@ -16,9 +27,37 @@ class Markup(str):
     __slots__ = ()
 
 
+def readable(text: str) -> str:
+    """Text from outside with what cannot be shown written as an escape, such as \\u202e."""
+    return _UNREADABLE.sub(lambda found: ascii(found[0])[1:-1], text)
+
+
+def short(text: str, most: int = 40) -> str:
+    """Text from outside as a figure has room for it, of at most so many letters."""
+    text = readable(text)
+    return text if len(text) <= most else f"{text[: most - 1]}\N{HORIZONTAL ELLIPSIS}"
+
+
+def identifier(*words: str) -> str:
+    """The words as one name of [a-z0-9_-] for elements and files; other words give another name.
+
+    Plain words are joined. What else is in them is left out and a digest of all of it added, so
+    that no two names are alike, not even where upper and lower case are.
+
+    >>> identifier("adding", "tuned", "curves"), identifier("../a")
+    ('adding-tuned-curves', 'a-3312392e')
+    """
+    name = "-".join(words)
+    if all(map(_PLAIN_WORD.fullmatch, words)) and len(name) <= _LONGEST:
+        return name
+    digest = hashlib.sha256(json.dumps(words).encode()).hexdigest()[:8]
+    plain = re.sub("[^a-z0-9_]+", "-", name.lower())[:_LONGEST].strip("-")
+    return f"{plain}-{digest}" if plain else f"x-{digest}"
+
+
 def escaped(text: str) -> Markup:
     """Text as HTML."""
-    return text if isinstance(text, Markup) else Markup(html.escape(text))
+    return text if isinstance(text, Markup) else Markup(html.escape(readable(text)))
 
 
 def joined(*parts: str) -> Markup:
@@ -33,7 +72,7 @@ def tag(name: str, /, *children: str, **attributes: str | int | None) -> Markup:
     '<p class="note">2 &lt; 3</p>'
     """
     written = "".join(
-        f' {key.rstrip("_").replace("_", "-")}="{html.escape(str(value))}"'
+        f' {key.rstrip("_").replace("_", "-")}="{escaped(str(value))}"'
         for key, value in attributes.items()
         if value is not None
     )
@@ -42,19 +81,44 @@ def tag(name: str, /, *children: str, **attributes: str | int | None) -> Markup:
     return Markup(f"<{name}{written}>{joined(*children)}</{name}>")
 
 
-def document(title: str, body: Markup, style: str = "") -> str:
-    """A page that needs nothing beside itself, in the common look; style: more CSS."""
+def _policy(script: str) -> str:
+    """What the browser lets the page do: run this one script, show itself, nothing else.
+
+    Styles are allowed inline because figures have them as attributes, which have no hash.
+    """
+    digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
+    scripts = f"'sha256-{digest}'" if script else "'none'"
+    return (
+        f"default-src 'none'; script-src {scripts}; style-src 'unsafe-inline'; img-src data:; "
+        "base-uri 'none'; form-action 'none'"
+    )
+
+
+def document(title: str, body: Markup, style: str = "", script: str = "") -> str:
+    """A page that needs nothing beside itself, in the common look.
+
+    style: more CSS. script: the page's own, at its end; no other one can run.
+    """
     look = resources.files("onegate.lab.pages").joinpath("page.css").read_text(encoding="utf-8")
     head = tag(
         "head",
         tag("meta", charset="utf-8"),
+        tag("meta", http_equiv="Content-Security-Policy", content=_policy(script)),
         tag("meta", name="viewport", content="width=device-width, initial-scale=1"),
         tag("meta", name="color-scheme", content="light dark"),
         tag("link", rel="icon", href="data:,"),
         tag("title", title),
         tag("style", Markup(look + style)),
     )
+    if script:
+        body = joined(body, tag("script", Markup(script)))
     return f"<!doctype html>\n{tag('html', head, tag('body', body), lang='en')}\n"
+
+
+def data(content: object, id: str) -> Markup:
+    """An element that holds JSON for the page's script, which nothing in it can end."""
+    text = json.dumps(content, separators=(",", ":"), allow_nan=False).replace("<", "\\u003c")
+    return tag("script", Markup(text), type="application/json", id=id)
 
 
 def prose(text: str) -> Markup:

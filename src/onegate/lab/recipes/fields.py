@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, is_dataclass
+from types import UnionType
 from typing import Annotated, Any, Literal, get_args, get_origin, get_type_hints
+
+_MOST_SHOWN = 200
 
 
 class RecipeError(ValueError):
@@ -27,8 +30,26 @@ class Range:
         return low if self.high == float("inf") else f"{low} and at most {self.high:g}"
 
 
-Count = Annotated[int, Range(1)]
-Natural = Annotated[int, Range(0)]
+@dataclass(frozen=True)
+class Identifier:
+    """Names that files, pages and commands can bear: as Python's, if `hyphens` with hyphens."""
+
+    hyphens: bool = False
+    longest: int = 100
+
+    def __contains__(self, value: str) -> bool:
+        plain = value[:1] + value[1:].replace("-", "_") if self.hyphens else value
+        return len(value) <= self.longest and plain.isidentifier()
+
+    def __str__(self) -> str:
+        letters = "letters, digits, _ and -" if self.hyphens else "letters, digits and _"
+        return f"a name of {letters} that begins with a letter"
+
+
+_WHOLE = 2**63 - 1  # what 64 bits hold
+Count = Annotated[int, Range(1, _WHOLE)]
+Natural = Annotated[int, Range(0, _WHOLE)]
+Finite = Annotated[float, Range(-1e30, 1e30)]  # JSON has no infinity and no NaN
 Positive = Annotated[float, Range(0, 1e30, above=True)]
 NotNegative = Annotated[float, Range(0, 1e30)]
 Share = Annotated[float, Range(0, 1)]
@@ -42,7 +63,13 @@ class Checked:
         for name, kind in kinds(type(self)).items():
             problem = _problem(kind, getattr(self, name))
             if problem:
-                raise RecipeError(f"{name}={getattr(self, name)!r}: expected {problem}")
+                raise RecipeError(f"{name}={shown(getattr(self, name))}: expected {problem}")
+
+
+def shown(value: Any) -> str:
+    """A value for a message: in one line, however long it is and whatever is in it."""
+    text = repr(value)
+    return text if len(text) <= _MOST_SHOWN else f"{text[:_MOST_SHOWN]}..."
 
 
 def kinds(recipe_class: type[Any]) -> Mapping[str, Any]:
@@ -67,6 +94,22 @@ def _problem(kind: Any, value: Any) -> str:
         return "" if _is_flag(value) else "true or false"
     if kind is str:
         return "" if isinstance(value, str) else "a text"
+    if get_origin(kind) is Mapping:
+        return _problem_of_mapping(get_args(kind), value)
+    parts = get_args(kind) if isinstance(kind, UnionType) else (kind,)
+    if all(is_dataclass(part) for part in parts) and not isinstance(value, parts):
+        return "an object with fields"
+    return ""
+
+
+def _problem_of_mapping(kinds: tuple[Any, ...], value: Any) -> str:
+    if not isinstance(value, Mapping):
+        return "an object with fields"
+    for key, inner in value.items():
+        if problem := _problem(kinds[0], key):
+            return f"{problem} instead of {shown(key)}"
+        if problem := _problem(kinds[1], inner):
+            return f"{problem} for {shown(key)}"
     return ""
 
 

@@ -15,6 +15,8 @@ from onegate.lab.recipes.fields import (
     BelowOne,
     Checked,
     Count,
+    Finite,
+    Identifier,
     Natural,
     NotNegative,
     Positive,
@@ -158,8 +160,8 @@ class Model(Checked):
     init: Literal["layer", "normal", "uniform", "orthogonal", "glorot", "forget_bias", "chrono"] = (
         "layer"
     )
-    init_value: float = 0.1
-    unit_options: Mapping[str, Any] = field(default_factory=dict)
+    init_value: Finite = 0.1
+    unit_options: Mapping[Annotated[str, Identifier()], Any] = field(default_factory=dict)
     engine: Literal["auto", "fused", "reference"] = "auto"
 
 
@@ -215,8 +217,8 @@ class Recipe(Checked):
     """
 
     task: Literal["adding", "imdb", "mnist_rows", "mnist_pixels", "mnist_permuted", "ptb"]
-    name: str
-    unit: str
+    name: Annotated[str, Identifier(hyphens=True)]
+    unit: Annotated[str, Identifier()]
     data: Data
     model: Model
     optimizer: Optimizer

@@ -52,18 +52,20 @@ def _finished(plot: Plot) -> Figure:
     return finished(
         plot.figure,
         section=plot.groups[0].task,
-        name=_name(plot),
+        words=_words(plot),
         caption=plot.caption,
         alt=_alt(plot.groups),
         rows=plot.rows,
     )
 
 
-def _name(plot: Plot) -> str:
+def _words(plot: Plot) -> list[str]:
+    """As `_belonging_together` tells groups apart, each has figures of its own."""
     recipe = plot.groups[0].recipe
-    on_a_clock_of_its_own = recipe.clock == "flow_time" and recipe.name != "flow"
-    clock = ["flow"] if on_a_clock_of_its_own else []
-    return "-".join([recipe.task, recipe.name, *clock, plot.kind])
+    flows = recipe.clock == "flow_time"
+    as_named = flows == (recipe.name == "flow")
+    clock = [] if as_named else ["flow" if flows else "epochs"]
+    return [recipe.task, recipe.name, *clock, plot.kind]
 
 
 def _alt(groups: Sequence[Group]) -> str:

@@ -10,6 +10,7 @@ from functools import cached_property
 from typing import Any, NamedTuple
 
 from onegate.lab import recipes
+from onegate.lab.pages.markup import short
 from onegate.lab.recipes import RECIPES, Recipe
 from onegate.lab.report import published
 from onegate.lab.report.published import Published
@@ -204,10 +205,10 @@ def labels(groups: Sequence[Group]) -> list[str]:
     return [
         ", ".join(
             [
-                display(group.unit),
+                short(display(group.unit)),
                 *([f"{group.hidden_size} units"] if len(sizes) > 1 else []),
                 *(
-                    f"{change.path.rpartition('.')[2]} {plain(change.here)}"
+                    f"{change.path.rpartition('.')[2]} {short(plain(change.here))}"
                     for change in group.changes
                     if change not in common
                 ),

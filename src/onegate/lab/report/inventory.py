@@ -2,17 +2,26 @@
 
 from __future__ import annotations
 
-import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any, TypeVar
 
 from onegate import files
 from onegate.lab import archive
+from onegate.lab.archive import Found
 from onegate.lab.report.subjects import SUBJECTS
 from onegate.lab.runs import Comparison, Run, RunError
 
+_T = TypeVar("_T")
 _NOT_RUN = "not_run.json"
+# What looking at a value that is something else can end in.
+_DAMAGE = (ValueError, KeyError, TypeError, AttributeError, ArithmeticError)
+# Squares of numbers below this one are numbers too.
+_LARGEST = 1e30
+# Of a result, shown as numbers; beside them those that begin with test_ and valid_.
+_NUMBERS = ("update", "epoch", "seconds", "seconds_per_epoch", "parameters", "parameters_paper",
+            "parameters_total")  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -55,9 +64,9 @@ def take(root: Path) -> Inventory:
     finished: list[Run] = []
     unfinished: list[LeftOut] = []
     damaged: list[LeftOut] = []
+    comparisons: list[Comparison] = []
     for found in archive.scan(root):
-        run, name = found.read, relative(found.path, root)
-        damage = found.damage if isinstance(run, Exception) else _damage(run)
+        run, name, damage = found.read, relative(found.path, root), _damage(found, _check)
         if isinstance(run, Exception) or damage:
             damaged.append(LeftOut(name, _without_root(damage, root)))
         elif run.state == "done":
@@ -65,12 +74,13 @@ def take(root: Path) -> Inventory:
         else:
             subject = (run.recipe.task, run.recipe.name)
             unfinished.append(LeftOut(name, f"{run.state}{_progress(run)}", subject))
-    compared = list(archive.scan_comparisons(root))
-    damaged += [
-        LeftOut(relative(found.path, root), _without_root(found.damage, root))
-        for found in compared
-        if found.damage
-    ]
+    for compared in archive.scan_comparisons(root):
+        damage = _damage(compared, _check_comparison)
+        if isinstance(compared.read, Exception) or damage:
+            name = relative(compared.path, root)
+            damaged.append(LeftOut(name, _without_root(damage, root)))
+        else:
+            comparisons.append(compared.read)
     originals, copies = _without_copies(finished, root)
     return Inventory(
         root,
@@ -78,7 +88,7 @@ def take(root: Path) -> Inventory:
         (*unfinished, *_not_begun(root)),
         tuple(damaged),
         copies,
-        tuple(found.read for found in compared if isinstance(found.read, Comparison)),
+        tuple(comparisons),
         _noted_not_run(root),
     )
 
@@ -132,24 +142,74 @@ def relative(path: Path, root: Path) -> str:
     return path.relative_to(root.parent if root.is_file() else root).as_posix()
 
 
-def _damage(run: Run) -> str:
-    """Why a run that says it is done cannot be; empty if it can."""
+def _damage(found: Found[_T], check: Callable[[_T], None]) -> str:
+    """Why what was found cannot be read or cannot be true; empty if it can."""
+    if isinstance(found.read, Exception):
+        return found.damage
     try:
-        _check(run)
-    except (ValueError, KeyError, TypeError, AttributeError, ArithmeticError) as error:
+        check(found.read)
+    except _DAMAGE as error:
         return f"{error.args[0]} is missing" if isinstance(error, KeyError) else str(error)
     return ""
 
 
+def _require(value: object, what: str, kind: type[int] | type[float] = float) -> None:
+    """Raises `RunError` unless a value from a file is a number that can be shown."""
+    known = isinstance(value, (int, kind)) and not isinstance(value, bool)
+    if not known or not abs(value) < _LARGEST:  # type: ignore[arg-type]
+        raise RunError(f"{what} is {value!r}, expected a {'whole ' * (kind is int)}number")
+
+
+def check_numbers(run: Run) -> None:
+    """Raises `RunError` if something else stands where a run has numbers."""
+    resumed = run.machine.get("resumed_with", [])
+    parts: list[Any] = [run.result, *run.metrics, *(resumed if isinstance(resumed, list) else [0])]
+    for part in parts:
+        if not isinstance(part, Mapping):
+            raise RunError(f"{part!r} stands where a JSON object is expected")
+    for name, value in run.result.items():
+        if name in _NUMBERS or name.startswith(("test_", "valid_")):
+            whole = name == "update" or name.startswith("parameters")
+            if value is not None or name != "parameters_paper":
+                _require(value, f"{name} in status.json", int if whole else float)
+    for line in parts[1 : 1 + len(run.metrics)]:
+        for name, value in line.items():
+            if not isinstance(value, float):  # of a run that went wrong, these may be any
+                _require(value, f"{name} in metrics.jsonl")
+        _require(line.get("update"), "update in metrics.jsonl", int)
+
+
+def _check_comparison(compared: Comparison) -> None:
+    """Raises `RunError` if something else stands where a comparison has names and numbers."""
+    for name in (compared.task, compared.recipe, compared.match, compared.metric):
+        if not isinstance(name, str):
+            raise RunError(f"{name!r} stands where a name is expected")
+    for unit in compared.units:
+        if not isinstance(unit.unit, str) or not unit.metric_values:
+            raise RunError(f"unit {unit.unit!r} has no name or no results")
+        for value in (*unit.metric_values, unit.seconds_per_epoch):
+            _require(value, f"a number of {unit.unit}")
+        counts = [unit.hidden_size, unit.parameters, unit.parameters_paper]
+        for count in counts if unit.parameters_paper is not None else counts[:2]:
+            _require(count, f"a count of {unit.unit}", int)
+        if unit.seconds_per_epoch <= 0:
+            raise RunError(f"an epoch of {unit.unit} took {unit.seconds_per_epoch} s")
+
+
 def _check(run: Run) -> None:
-    if run.state != "done":
-        return
+    """Raises `RunError` if a run that says it is done cannot be."""
+    if run.state == "done":
+        _check_result(run)
+    check_numbers(run)
+    if run.state == "done" and run.metrics:
+        _check_end(run)
+
+
+def _check_result(run: Run) -> None:
     quantity = f"test_{SUBJECTS[run.recipe.task].metric.name}"
     value = run.result.get(quantity)
-    if not isinstance(value, (int, float)) or not math.isfinite(value):
+    if not isinstance(value, (int, float)) or not abs(value) < _LARGEST:
         raise RunError(f"status.json says done, but its {quantity} is {value!r}")
-    if run.metrics:
-        _check_end(run)
 
 
 def _check_end(run: Run) -> None:

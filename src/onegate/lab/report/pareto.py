@@ -42,7 +42,7 @@ def against_parameters(groups: Sequence[Group]) -> Plot | None:
 def against_time(groups: Sequence[Group]) -> Plot | None:
     """The metric against the time of a run, if one machine made them all."""
     makers = {
-        tuple(run.machine.get(fact) for fact in ("processor", "threads", "processes"))
+        tuple(str(run.machine.get(fact)) for fact in ("processor", "threads", "processes"))
         for group in groups
         for run in group.runs
     }

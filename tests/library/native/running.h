@@ -1,0 +1,250 @@
+// Runs a program forward and backward at random sizes. Every tensor is a heap block of exactly its
+// size. Outputs are filled with a poison first, and so is the engine's scratch: what is left unwritten,
+// and what is read before it is written, shows.
+#pragma once
+
+#include <algorithm>
+#include <cmath>
+#include <cstdio>
+#include <cstdlib>
+#include <limits>
+#include <memory>
+#include <random>
+#include <string>
+#include <vector>
+
+#include "onegate.h"
+#include "program.h"
+
+// scratch.cpp, for each instruction set that is built.
+namespace baseline { void fill_scratch(int byte, size_t bytes); }
+#if defined(OG_HAVE_AVX2)
+namespace avx2 { void fill_scratch(int byte, size_t bytes); }
+#endif
+#if defined(OG_HAVE_AVX512)
+namespace avx512 { void fill_scratch(int byte, size_t bytes); }
+#endif
+
+namespace {
+
+void fill_scratch(int byte, size_t bytes) {
+  const std::string chosen = og_instruction_set();
+#if defined(OG_HAVE_AVX512)
+  if (chosen == "avx512") return avx512::fill_scratch(byte, bytes);
+#endif
+#if defined(OG_HAVE_AVX2)
+  if (chosen == "avx2") return avx2::fill_scratch(byte, bytes);
+#endif
+  baseline::fill_scratch(byte, bytes);
+}
+
+using Random = std::mt19937_64;
+
+int64_t between(Random& random, int64_t low, int64_t high) {
+  return std::uniform_int_distribution<int64_t>(low, high)(random);
+}
+bool coin(Random& random) { return between(random, 0, 1) == 1; }
+
+[[noreturn]] void fail(const std::string& what) {
+  std::fprintf(stderr, "%s\n", what.c_str());
+  std::exit(1);
+}
+
+struct Named {
+  std::string name;
+  std::vector<int64_t> code;
+  std::vector<double> constants;
+};
+
+using Program = std::unique_ptr<og_program, decltype(&og_program_free)>;
+
+Program make(const Named& named, std::string& message) {
+  char text[256] = "";
+  Program program(og_program_new(named.code.data(), static_cast<int64_t>(named.code.size()),
+                                 named.constants.data(),
+                                 static_cast<int64_t>(named.constants.size()), text, sizeof text),
+                  &og_program_free);
+  message = text;
+  if (program == nullptr && message.empty()) fail(named.name + " is refused without a message");
+  return program;
+}
+
+// What a run is asked to do, but for threads and split.
+struct Call {
+  int64_t steps, rows;
+  int32_t directions;
+  bool keep, grad_out, grad_last, grad_x;
+  int64_t gap;  // elements between rows of strided tensors
+  std::vector<int64_t> lengths;
+  uint64_t seed;
+  bool nan = true;  // the poison; any other number if not
+  size_t scratch = size_t{1} << 22;  // bytes of it to poison
+};
+
+Call draw(Random& random) {
+  Call call{};
+  const bool large = between(random, 0, 4) == 0;
+  call.steps = between(random, 1, large ? 40 : 6);
+  call.rows = between(random, 1, large ? 20 : 5);
+  call.directions = static_cast<int32_t>(between(random, 1, 2));
+  call.keep = between(random, 0, 4) != 0;
+  call.grad_out = coin(random);
+  call.grad_last = !call.grad_out || coin(random);
+  call.grad_x = coin(random);
+  call.gap = coin(random) ? between(random, 1, 5) : 0;
+  if (coin(random))
+    for (int64_t r = 0; r < call.rows; ++r)
+      call.lengths.push_back(between(random, 1, call.steps));
+  call.seed = random();
+  return call;
+}
+
+// Tensors of a run, each a block of exactly its size.
+template <class T> class Run {
+ public:
+  Run(const og_program& p, const Call& call) : p_(p), call_(call), random_(call.seed) {
+    const int64_t n = p.states[0], D = call.directions, TB = call.steps * call.rows;
+    x_row_ = p.input + call.gap;
+    out_row_ = D * n + call.gap;
+    x_ = random_block(strided(x_row_, p.input), 1);
+    start_ = random_block(D * call.rows * p.state_sum, 1);
+    out_ = empty(strided(out_row_, D * n));
+    last_ = empty(D * call.rows * p.state_sum);
+    kept_ = empty(og_kept_size(&p, D, call.steps, call.rows));
+    grad_out_ = random_block(strided(out_row_, D * n), 1);
+    grad_last_ = random_block(D * call.rows * p.state_sum, 1);
+    grad_x_ = empty(D * TB * p.input);
+    grad_start_ = empty(D * call.rows * p.state_sum);
+    parameter_pointers_.reserve(1);  // not null, even where a unit has no parameter
+    grad_pointers_.reserve(1);
+    for (int64_t i = 0; i < D * static_cast<int64_t>(p.parameters.size()); ++i) {
+      const Shape shape = p.parameters[i % static_cast<int64_t>(p.parameters.size())];
+      const double scale = shape.columns == 0 ? 0.5 : 0.7 / std::sqrt(double(shape.columns));
+      parameters_.push_back(random_block(shape.count(), scale));
+      grads_.push_back(empty(shape.count()));
+      parameter_pointers_.push_back(parameters_.back().get());
+      grad_pointers_.push_back(grads_.back().get());
+    }
+  }
+
+  void go(int32_t threads, int32_t split) {
+    og_forward f{};
+    f.program = &p_;
+    f.bits = 8 * sizeof(T);
+    f.directions = call_.directions;
+    f.threads = threads;
+    f.split = split;
+    f.steps = call_.steps;
+    f.rows = call_.rows;
+    f.lengths = call_.lengths.empty() ? nullptr : call_.lengths.data();
+    f.x = x_.get();
+    f.x_row = x_row_;
+    f.x_step = call_.rows * x_row_;
+    f.start = start_.get();
+    f.out = out_.get();
+    f.out_row = out_row_;
+    f.out_step = call_.rows * out_row_;
+    f.last = last_.get();
+    f.kept = call_.keep ? kept_.get() : nullptr;
+    f.parameters = parameter_pointers_.data();
+    check(og_run_forward, &f);
+    if (!call_.keep) return;
+    og_backward b{};
+    b.forward = f;
+    b.forward.last = nullptr;
+    b.grad_out = call_.grad_out ? grad_out_.get() : nullptr;
+    b.grad_out_row = out_row_;
+    b.grad_out_step = call_.rows * out_row_;
+    b.grad_last = call_.grad_last ? grad_last_.get() : nullptr;
+    b.grad_x = call_.grad_x ? grad_x_.get() : nullptr;
+    b.grad_start = grad_start_.get();
+    b.grad_parameters = grad_pointers_.data();
+    check(og_run_backward, &b);
+  }
+
+  // Everything that was to be written, gaps between rows left out.
+  std::vector<double> results() const {
+    std::vector<double> all;
+    const int64_t states = call_.directions * call_.rows * p_.state_sum;
+    const int64_t width = call_.directions * p_.states[0];
+    for (int64_t row = 0; row < call_.steps * call_.rows; ++row)
+      all.insert(all.end(), out_.get() + row * out_row_, out_.get() + row * out_row_ + width);
+    all.insert(all.end(), last_.get(), last_.get() + states);
+    if (!call_.keep) return all;
+    all.insert(all.end(), grad_start_.get(), grad_start_.get() + states);
+    if (call_.grad_x)
+      all.insert(all.end(), grad_x_.get(),
+                 grad_x_.get() + call_.directions * call_.steps * call_.rows * p_.input);
+    for (size_t i = 0; i < grads_.size(); ++i)
+      all.insert(all.end(), grads_[i].get(),
+                 grads_[i].get() + p_.parameters[i % p_.parameters.size()].count());
+    return all;
+  }
+
+  // Whether what lies between the rows of the output still holds the poison.
+  bool gaps_kept() const {
+    const int64_t width = call_.directions * p_.states[0];
+    for (int64_t row = 0; row + 1 < call_.steps * call_.rows; ++row)
+      for (int64_t i = width; i < out_row_; ++i) {
+        const T value = out_[row * out_row_ + i];
+        if (call_.nan ? !std::isnan(value) : value != poison()) return false;
+      }
+    return true;
+  }
+
+ private:
+  T poison() const { return call_.nan ? std::numeric_limits<T>::quiet_NaN() : T(0.747); }
+  using Block = std::unique_ptr<T[]>;
+
+  // Elements of (steps, rows, width) with `row` from one row to the next: none after the last one.
+  int64_t strided(int64_t row, int64_t width) const {
+    return (call_.steps * call_.rows - 1) * row + width;
+  }
+  Block empty(int64_t count) {
+    Block block(new T[static_cast<size_t>(count)]);
+    std::fill(block.get(), block.get() + count, poison());
+    return block;
+  }
+  Block random_block(int64_t count, double scale) {
+    Block block(new T[static_cast<size_t>(count)]);
+    std::normal_distribution<double> normal(0, scale);
+    for (int64_t i = 0; i < count; ++i) block[i] = static_cast<T>(normal(random_));
+    return block;
+  }
+  template <class C> void check(int32_t (*run)(const C*, char*, int64_t), const C* call) {
+    char message[256] = "";
+    fill_scratch(call_.nan ? 0xff : 0x3f, call_.scratch);
+    if (run(call, message, sizeof message) != 0) fail(std::string("a run is refused: ") + message);
+  }
+
+  const og_program& p_;
+  const Call& call_;
+  Random random_;
+  int64_t x_row_, out_row_;
+  Block x_, start_, out_, last_, kept_, grad_out_, grad_last_, grad_x_, grad_start_;
+  std::vector<Block> parameters_, grads_;
+  std::vector<const void*> parameter_pointers_;
+  std::vector<void*> grad_pointers_;
+};
+
+template <class T> std::vector<double> results(const og_program& p, const Call& call,
+                                               int32_t threads, int32_t split) {
+  Run<T> run(p, call);
+  run.go(threads, split);
+  if (!run.gaps_kept()) fail("something is written between the rows of the output");
+  return run.results();
+}
+
+// Whether all widths together, and all matrices in parts of 16, come to no more than `limit`.
+bool small_enough(const og_program& p, int64_t limit) {
+  int64_t total = p.input + p.state_sum + og_kept_size(&p, 1, 1, 1);
+  for (const Shape& shape : p.parameters) total += shape.count() / 16;
+  for (const Code* code : {&p.forward, &p.backward}) {
+    for (const Slot& slot : code->slots) total += slot.width;
+    for (const auto* widths : {&code->temps, &code->chunks})
+      for (int64_t width : *widths) total += width;
+  }
+  return total <= limit;
+}
+
+}  // namespace

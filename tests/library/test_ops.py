@@ -1,0 +1,148 @@
+"""The table of operations: every row against torch, finite differences and the native engine."""
+
+from __future__ import annotations
+
+import ctypes
+import math
+
+import pytest
+import torch
+from torch import Tensor
+
+import onegate
+from onegate.engines.cpu import native
+from onegate.engines.cpu.native import NativeProgram, library
+from onegate.export.latex import equations, latex
+from onegate.language import Builder, Unit
+from onegate.lowering.spec import Code, MapSums, Pointwise, Program, Slot
+from onegate.ops import OPERATIONS, POINTWISE, Operation
+from onegate.tracing import trace
+
+DIFFERENTIABLE = [name for name, row in OPERATIONS.items() if row.derivative is not None]
+COMPUTED = [name for name in OPERATIONS if name != "reduce"]
+INF, NAN = math.inf, math.nan
+EXTREMES = (0.0, -0.0, 1.0, -1.0, 0.5, -30.0, 30.0, -100.0, 100.0, 1e-38, -1e-42, 1e38, -1e38, INF,
+            -INF, NAN)  # fmt: skip
+TOLERANCE = {torch.float32: 3e-6, torch.float64: 1e-14}
+
+
+def operands(row: Operation, *shape: int) -> list[Tensor]:
+    generator = torch.Generator().manual_seed(row.opcode)
+    return [torch.randn(shape, dtype=torch.float64, generator=generator) for _ in range(row.arity)]
+
+
+def test_opcodes_are_numbered_from_zero() -> None:
+    assert sorted(row.opcode for row in OPERATIONS.values()) == list(range(len(OPERATIONS)))
+
+
+@pytest.mark.parametrize("name", DIFFERENTIABLE)
+def test_derivatives_are_those_of_the_function(name: str) -> None:
+    row = OPERATIONS[name]
+    assert row.derivative is not None
+    given = [v.requires_grad_() for v in operands(row, 101)]
+    result = row.compute(*given)
+    g = torch.randn_like(result)
+    expected = torch.autograd.grad(result, given, g)
+    found = row.derivative(g, result, *given)
+    assert len(found) == row.arity
+    for one, other in zip(found, expected, strict=True):
+        torch.testing.assert_close(one, other, rtol=1e-12, atol=1e-12)
+
+
+@pytest.mark.parametrize("name", DIFFERENTIABLE)
+def test_derivatives_agree_with_finite_differences(name: str) -> None:
+    row = OPERATIONS[name]
+    assert row.derivative is not None
+    given = operands(row, 101)
+    one = torch.ones(101, dtype=torch.float64)
+    found = row.derivative(one, row.compute(*given), *given)
+    step = 1e-6
+    for place in range(row.arity):
+        moved = [[v + sign * step * (i == place) for i, v in enumerate(given)] for sign in (1, -1)]
+        slope = (row.compute(*moved[0]) - row.compute(*moved[1])) / (2 * step)
+        torch.testing.assert_close(found[place], slope, rtol=1e-6, atol=1e-6)
+
+
+@pytest.mark.parametrize("name", POINTWISE)
+def test_a_row_makes_symbolic_values_and_computes_on_tensors(name: str) -> None:
+    row = OPERATIONS[name]
+    builder = Builder()
+    leaves = [builder.make("state", (), 3, n) for n in "ab"[: row.arity]]
+    assert row(*leaves) is builder.pointwise(name, *leaves)
+    values = operands(row, 5)
+    assert torch.equal(row(*values), row.compute(*values))
+
+
+def instruction(row: Operation, size: int) -> Program:
+    """A program whose new states are the operation's result, then its operands as they were."""
+    slots = [Slot("prev", i, size) for i in range(row.arity)]
+    slots += [Slot("next", i, size) for i in range(row.arity)]
+    n = row.arity
+    copies = [Pointwise("copy", n + i, (i,)) for i in range(1, n)]
+    forward = Code(tuple(slots), ((Pointwise(row.name, n, tuple(range(n))), *copies),), (), ())
+    back = [Slot("grad_next", i, size) for i in range(n)]
+    back += [Slot("grad_prev", i, size) for i in range(n)]
+    copied = tuple(Pointwise("copy", n + i, (i,)) for i in range(n))
+    backward = Code(tuple(back), (copied,), (), ())
+    maps: tuple[MapSums, ...] = ()
+    return Program(1, (size,) * n, (), (), (), forward, backward, maps)
+
+
+def native_result(row: Operation, values: list[Tensor]) -> Tensor:
+    """The operation by the native engine, on vectors given as states."""
+    size, bits = len(values[0]), values[0].element_size() * 8
+    made = NativeProgram.of(instruction(row, size))
+    start = torch.stack(values).reshape(1, 1, -1)
+    x, out, last = values[0].new_zeros(1, 1, 1), start.new_empty(1, 1, size), start.clone()
+    none = (ctypes.c_void_p * 1)()
+    call = native.ForwardCall(
+        program=made.handle, bits=bits, directions=1, threads=1, split=0, steps=1, rows=1,
+        x=x.data_ptr(), x_step=1, x_row=1, start=start.data_ptr(), out=out.data_ptr(),
+        out_step=size, out_row=size, last=last.data_ptr(),
+        parameters=ctypes.addressof(none),
+    )  # fmt: skip
+    made.forward(call)
+    return out.flatten()
+
+
+@pytest.mark.skipif(library().problem is not None, reason=str(library().problem))
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64], ids=str)
+@pytest.mark.parametrize("name", COMPUTED)
+def test_the_native_engine_computes_what_torch_computes(name: str, dtype: torch.dtype) -> None:
+    """At sizes around those of vectors, and at all pairs and triples of extreme numbers."""
+    row = OPERATIONS[name]
+    corners = torch.cartesian_prod(*[torch.tensor(EXTREMES, dtype=dtype)] * row.arity)
+    grid = list(corners.reshape(-1, row.arity).T.contiguous())
+    cases = [grid, *([v.to(dtype) for v in operands(row, size)] for size in (1, 7, 16, 17, 129))]
+    for values in cases:
+        found, expected = native_result(row, values), row.compute(*values)
+        torch.testing.assert_close(
+            found, expected, rtol=TOLERANCE[dtype], atol=torch.finfo(dtype).tiny, equal_nan=True
+        )
+
+
+def test_a_library_with_other_operations_is_not_used(monkeypatch: pytest.MonkeyPatch) -> None:
+    functions = library().functions
+    if functions is None:
+        pytest.skip(str(library().problem))
+    assert native._differing_operation(functions) is None
+    monkeypatch.delitem(OPERATIONS, "tanh")
+    said = native._differing_operation(functions)
+    assert said == "has tanh of 1 as operation 6, onegate.ops has nothing"
+
+
+@pytest.mark.parametrize("name", [n for n in POINTWISE if OPERATIONS[n].role != "arithmetic"])
+def test_functions_of_the_language_can_be_used_at_once(name: str) -> None:
+    function = getattr(onegate, name)
+
+    class Own(Unit):
+        W = onegate.Affine()
+
+        def step(self, x: object, h: object) -> object:
+            return function(self.W[h, x])
+
+    graph = trace(Own(), 3, 5)
+    assert name in [node.op for node in graph.nodes]
+    assert OPERATIONS[name].sign in latex(graph)
+    assert len(equations(graph)) == 1
+    assert onegate.Recurrent(Own, 3, 5)(torch.randn(4, 2, 3))[0].shape == (4, 2, 5)
