@@ -9,9 +9,10 @@ from pathlib import Path
 import pytest
 
 from onegate.lab import compare, tasks
+from onegate.lab.archive import comparisons
 from onegate.lab.compare import Request
 from onegate.lab.recipes import Recipe, RecipeError, override, recipe
-from onegate.lab.runs import Comparison, RunError, RunFolder, comparisons, run_name
+from onegate.lab.runs import Comparison, RunError, RunFolder, run_name
 from onegate.lab.sweep import estimates
 from onegate.lab.train.loop import Trainer
 from onegate.lab.train.models import build, count_parameters

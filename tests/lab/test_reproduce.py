@@ -8,9 +8,10 @@ from pathlib import Path
 import pytest
 
 from onegate.lab import data, reproduce
+from onegate.lab.archive import comparisons, finished_runs
 from onegate.lab.compare import Request
 from onegate.lab.recipes import values
-from onegate.lab.runs import comparisons, finished_runs, run_name
+from onegate.lab.runs import run_name
 from onegate.lab.tasks import TASKS
 from onegate.lab.train.session import train
 from tests.lab import small_data

@@ -12,17 +12,9 @@ from pathlib import Path
 import pytest
 import torch
 
+from onegate.lab.archive import comparisons, finished_runs
 from onegate.lab.recipes import override, recipe
-from onegate.lab.runs import (
-    ComparedUnit,
-    Comparison,
-    Run,
-    RunError,
-    RunFolder,
-    comparisons,
-    finished_runs,
-    run_name,
-)
+from onegate.lab.runs import ComparedUnit, Comparison, Run, RunError, RunFolder, run_name
 from onegate.lab.train.checkpoints import Checkpoint
 
 RECIPE = recipe("adding", "tuned", "mgu")
@@ -198,7 +190,7 @@ def test_a_lock_is_waited_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
     ):
         pass
     tried = iter([False, False, True])
-    monkeypatch.setattr("onegate.lab.files.try_lock", lambda _: next(tried))
+    monkeypatch.setattr("onegate.files.try_lock", lambda _: next(tried))
     monkeypatch.setattr("time.sleep", lambda _: None)
     with RunFolder(tmp_path).locked(60):
         assert next(tried, None) is None

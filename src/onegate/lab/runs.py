@@ -8,7 +8,8 @@
     checkpoints/    see onegate.lab.train.checkpoints
     lock            held by the process that writes here
 
-A run is complete only when its status says `done`.
+A run is complete only when its status says `done`. `onegate.lab.archive` finds runs, and keeps
+finished ones in files.
 """
 
 from __future__ import annotations
@@ -18,24 +19,21 @@ import hashlib
 import json
 import os
 import socket
-import time
-import warnings
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Iterator, Mapping
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import IO, Any, Literal, TypeVar, get_args
+from typing import Any, Literal, get_args
 
 import torch
 
-from onegate.lab import files, recipes
+from onegate import files
+from onegate.lab import recipes
 from onegate.lab.recipes import Recipe
 from onegate.lab.train.checkpoints import Checkpoint, Checkpoints
 
 State = Literal["running", "stopped", "failed", "done"]
 Metrics = Mapping[str, float]
-# Seconds between two looks at a lock that somebody holds.
-_BETWEEN_TRIES = 0.2
 
 # What the files of a run hold, as `files.require` reads it.
 LINES = {"lines": int, "sha256": str}
@@ -60,7 +58,9 @@ _STATUS: dict[str, Any] = {
     "result?": _RESULT,
     "metrics?": LINES,
 }
-_COMPARISON: dict[str, Any] = {
+# All of a run folder but for its checkpoints.
+CONTENTS = {"recipe": _RECIPE, "machine": _MACHINE, "status": _STATUS, "metrics": [_LINE]}
+COMPARISON: dict[str, Any] = {
     **dict.fromkeys(("task", "recipe", "match", "metric"), str),
     "settings?": [str],  # versions before this field had none
     "units": [
@@ -78,7 +78,11 @@ _COMPARISON: dict[str, Any] = {
 
 
 class RunError(ValueError):
-    """A run folder cannot be used as asked."""
+    """A run cannot be used as asked."""
+
+
+class NoRunError(RunError):
+    """A folder lacks a file that every run has."""
 
 
 def read(path: Path, kind: Any) -> dict[str, Any]:
@@ -86,7 +90,7 @@ def read(path: Path, kind: Any) -> dict[str, Any]:
     try:
         return files.read_json(path, kind)
     except FileNotFoundError:
-        raise RunError(f"{path.parent} holds no run: {path.name} is missing") from None
+        raise NoRunError(f"{path.parent} holds no run: {path.name} is missing") from None
     except ValueError as error:
         raise RunError(str(error)) from None
 
@@ -125,35 +129,27 @@ class RunFolder:
         take a while until the death of another one is noticed: `patience` is how many seconds to
         wait for the lock.
         """
-        try:
-            self.path.mkdir(parents=True, exist_ok=True)
-            file = (self.path / "lock").open("a+")
-        except OSError as error:
-            raise RunError(
-                f"the run folder {self.path} cannot be written: {error.strerror}; "
-                "choose another one with --run"
-            ) from None
-        with file:
-            self._take(file, patience)
+        with ExitStack() as held:
+            try:
+                self.path.mkdir(parents=True, exist_ok=True)
+                file = held.enter_context(files.locked(self.path / "lock", patience))
+            except OSError as error:
+                raise RunError(
+                    f"the run folder {self.path} cannot be written: {error.strerror}; "
+                    "choose another one with --run"
+                ) from None
+            except files.HeldError as holder:
+                raise RunError(
+                    f"{self.path} is in use by {holder}: "
+                    "wait for it to end, or choose another folder with --run"
+                ) from None
+            file.truncate(0)
+            file.write(f"process {os.getpid()} on {socket.gethostname()}\n")
+            file.flush()
             files.remove_drafts(self.path)
             if self.checkpoints.folder.is_dir():
                 files.remove_drafts(self.checkpoints.folder)
             yield
-
-    def _take(self, file: IO[str], patience: float) -> None:
-        deadline = time.monotonic() + patience
-        while not files.try_lock(file):
-            if time.monotonic() < deadline:
-                time.sleep(_BETWEEN_TRIES)
-                continue
-            file.seek(0)
-            raise RunError(
-                f"{self.path} is in use by {file.read().strip() or 'another process'}: "
-                "wait for it to end, or choose another folder with --run"
-            )
-        file.truncate(0)
-        file.write(f"process {os.getpid()} on {socket.gethostname()}\n")
-        file.flush()
 
     def has_run(self) -> bool:
         """Whether a run was ever started here."""
@@ -162,10 +158,7 @@ class RunFolder:
     def recipe(self) -> Recipe:
         """The recipe of the run that was started here."""
         path = self.path / "recipe.json"
-        try:
-            return recipes.from_json(read(path, _RECIPE))
-        except recipes.RecipeError as error:
-            raise RunError(f"{path}: {error}; it was damaged or edited") from None
+        return _recipe(path, read(path, _RECIPE))
 
     def start(self, recipe: Recipe) -> None:
         """Notes the recipe of a new run."""
@@ -341,15 +334,41 @@ def _require_all_lines(path: Path, status: Mapping[str, Any]) -> None:
 
 def _read_status(path: Path) -> dict[str, Any]:
     status = read(path, _STATUS)
+    _require_result(path, status)
+    return status
+
+
+def _require_result(path: Path, status: Mapping[str, Any]) -> None:
     if status["state"] == "done" and "result" not in status:
         raise RunError(f"{path} says done, but result is missing; it was damaged or edited")
-    return status
+
+
+def _recipe(path: Path, content: Mapping[str, Any]) -> Recipe:
+    try:
+        return recipes.from_json(content)
+    except recipes.RecipeError as error:
+        raise RunError(f"{path}: {error}; it was damaged or edited") from None
+
+
+def contents(folder: Path) -> dict[str, Any]:
+    """All that a run folder holds but for its checkpoints, of the kind `CONTENTS`."""
+    recipe, status = read(folder / "recipe.json", _RECIPE), _read_status(folder / "status.json")
+    machine, metrics = folder / "machine.json", folder / "metrics.jsonl"
+    if status["state"] == "done":
+        _require_all_lines(metrics, status)
+    return {
+        "recipe": recipe,
+        "machine": read(machine, _MACHINE) if machine.exists() else {},
+        "status": status,
+        "metrics": _read_metrics(metrics),
+    }
 
 
 @dataclass(frozen=True)
 class Run:
     """A run as it lies on the disk, for who reads it.
 
+    folder: where it was read; FILE/NAME for the run NAME that a file keeps.
     result: of a finished run: the metrics that count (`valid_*`, `test_*`), `update` (whose model
         it is), `seconds`, `seconds_per_epoch`, `time_shares` by phase, and `parameters` (of the
         hidden unit), `parameters_paper` (the same as the paper counts), `parameters_total`.
@@ -365,20 +384,26 @@ class Run:
     @classmethod
     def read(cls, folder: Path) -> Run:
         """The run in a folder; a `RunError` says what is missing."""
-        recipe = RunFolder(folder).recipe()
-        status = _read_status(folder / "status.json")
-        machine = folder / "machine.json"
-        metrics = folder / "metrics.jsonl"
-        if status["state"] == "done":
-            _require_all_lines(metrics, status)
+        return cls.of(folder, contents(folder))
+
+    @classmethod
+    def of(cls, folder: Path, content: Mapping[str, Any]) -> Run:
+        """The run whose files hold this, of the kind `CONTENTS`."""
+        status = content["status"]
+        _require_result(folder / "status.json", status)
         return cls(
             folder=folder,
-            recipe=recipe,
-            machine=read(machine, _MACHINE) if machine.exists() else {},
-            metrics=tuple(_read_metrics(metrics)),
+            recipe=_recipe(folder / "recipe.json", content["recipe"]),
+            machine=content["machine"],
+            metrics=tuple(content["metrics"]),
             state=status["state"],
             result=status.get("result", {}),
         )
+
+    @property
+    def is_kept(self) -> bool:
+        """Whether it is a line of a file, so that there is no folder and no checkpoint."""
+        return self.folder.parent.is_file()
 
     def curve(self, x: str, y: str) -> tuple[list[float], list[float]]:
         """Two columns of the metrics, at the lines that have both.
@@ -390,6 +415,11 @@ class Run:
 
     def weights(self) -> dict[str, torch.Tensor]:
         """The model's parameters: of the result's model, or of the last checkpoint."""
+        if self.is_kept:
+            raise RunError(
+                f"{self.folder.parent} keeps {self.folder.name} without its weights: "
+                "only the folder that it was trained in has them"
+            )
         kept = Checkpoints(self.folder / "checkpoints")
         checkpoint = kept.load(self.result["update"]) if self.result else kept.last()
         if checkpoint is None:
@@ -399,27 +429,6 @@ class Run:
             for name, tensor in checkpoint.tensors.items()
             if name.startswith("model.")
         }
-
-
-_T = TypeVar("_T")
-
-
-def finished_runs(folder: Path) -> list[Run]:
-    """Every finished run in a folder or below it, sorted by path; a warning for damaged ones."""
-    statuses = sorted(folder.rglob("status.json"))
-    folders = [s.parent for s in statuses if (s.parent / "recipe.json").is_file()]
-    return [run for run in _readable(Run.read, folders) if run.state == "done"]
-
-
-def _readable(read: Callable[[Path], _T], paths: Iterable[Path]) -> list[_T]:
-    """What can be read of these; what cannot is named in a warning and left out."""
-    found = []
-    for path in paths:
-        try:
-            found.append(read(path))
-        except (ValueError, OSError) as error:
-            warnings.warn(f"{path} is damaged and left out: {error}", stacklevel=3)
-    return found
 
 
 def run_name(recipe: Recipe) -> str:
@@ -486,10 +495,14 @@ class Comparison:
     @classmethod
     def read(cls, path: Path) -> Comparison:
         """The comparison that `write` stored."""
-        content = read(path, _COMPARISON)
+        return cls.of(path, read(path, COMPARISON))
+
+    @classmethod
+    def of(cls, path: Path, content: Mapping[str, Any]) -> Comparison:
+        """The comparison whose file holds this, of the kind `COMPARISON`."""
         rows = [
             ComparedUnit(
-                **{name: row[name] for name in _COMPARISON["units"][0]}
+                **{name: row[name] for name in COMPARISON["units"][0]}
                 | {"metric_values": tuple(row["metric_values"]), "runs": tuple(row["runs"])}
             )
             for row in content["units"]
@@ -498,8 +511,3 @@ class Comparison:
             raise RunError(f"{path} compares nothing; it was damaged or edited")
         named = {name: content[name] for name in ("task", "recipe", "match", "metric")}
         return cls(**named, units=tuple(rows), settings=tuple(content.get("settings", ())))
-
-
-def comparisons(folder: Path) -> list[Comparison]:
-    """Every comparison in a folder or below it, sorted by path; a warning for damaged ones."""
-    return _readable(Comparison.read, sorted(folder.rglob("comparison*.json")))

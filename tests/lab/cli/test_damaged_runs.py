@@ -127,7 +127,7 @@ RECIPES = {
     "unknown task": (edited(task="chess"), "task='chess': expected one of adding"),
     "a model in a word": (edited(model="mgu"), 'model is "mgu", expected an object'),
     "no optimizer": (edited(optimizer=None), "optimizer is missing"),
-    "unknown field": (edited(speed=3), "a recipe has no field speed"),
+    "unknown field": (edited(speed=3), "a recipe has no field 'speed'"),
     "wrong value": (edited(batch_size=-1), "batch_size=-1: expected a number of at least 1"),
 }
 LINES = {

@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from onegate.lab.archive import keep
 from onegate.lab.recipes import recipe
 from onegate.lab.report import inventory, note_not_run, page
 from onegate.lab.report.groups import grouped
@@ -113,7 +114,9 @@ def test_what_is_no_number_is_named(tmp_path: Path, run: Path, value: Any) -> No
     whole = json.loads((run / "status.json").read_text())
     for name in ("update", "seconds", "seconds_per_epoch", "parameters", "valid_mse", "test_mse"):
         edit(run / "status.json", result={**whole["result"], name: value})
-        assert name in why_damaged(tmp_path)
+        # A number too long, or none, is no JSON of ours: then the file is named.
+        told = "status.json is not JSON" if value in ODD[4:5] or value != value else name
+        assert told in why_damaged(tmp_path)
     edit(run / "status.json", **whole)
     assert len(inventory.take(tmp_path).finished) == 1
     if not isinstance(value, float):  # a diverged run may have any
@@ -121,7 +124,7 @@ def test_what_is_no_number_is_named(tmp_path: Path, run: Path, value: Any) -> No
         (run / "metrics.jsonl").write_text(
             json.dumps({"update": 1, "epoch": 0.1, "valid_mse": value}) + "\n" + lines
         )
-        assert "valid_mse in metrics.jsonl" in why_damaged(tmp_path)
+        assert "metrics.jsonl, line 1: " in why_damaged(tmp_path)
 
 
 @pytest.mark.parametrize("value", [*ODD, 0], ids=lambda value: str(value)[:9])
@@ -187,3 +190,21 @@ def test_no_damage_stops_a_report(tmp_path: Path, run: Path, name: str) -> None:
         page.build(grouped(found.finished), [], found)
         counted += len(found.finished)
     assert counted < 40
+
+
+def test_kept_runs_are_named_by_file_and_run_and_damaged_ones_by_line(
+    tmp_path: Path, run: Path
+) -> None:
+    path = tmp_path / "kept" / "adding.jsonl"
+    keep(run, path.parent)
+    path.write_text(path.read_text() + "{}\n")
+    for root in (path, path.parent):
+        found = inventory.take(root)
+        assert [found.name(one) for one in found.finished] == [f"adding.jsonl/{run.name}"]
+        assert [(one.name, one.why) for one in found.damaged] == [
+            ("adding.jsonl:2", "name is missing")
+        ]
+    found = inventory.take(tmp_path)
+    assert [(one.name, one.why) for one in found.copies] == [
+        (f"kept/adding.jsonl/{run.name}", f"a copy of {run.name}")
+    ]

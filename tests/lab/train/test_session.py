@@ -19,8 +19,9 @@ import safetensors.torch
 import torch
 
 from onegate.lab import tasks
+from onegate.lab.archive import finished_runs
 from onegate.lab.recipes import Recipe, override, recipe
-from onegate.lab.runs import Run, RunError, RunFolder, finished_runs
+from onegate.lab.runs import Run, RunError, RunFolder
 from onegate.lab.train import models
 from onegate.lab.train import session as training
 from onegate.lab.train.checkpoints import Checkpoint, CheckpointError, Checkpoints, layouts

@@ -12,7 +12,7 @@ from onegate.lab.train.session import StoppedError
 # One module a command; each has register(subparsers), which sets run=function(args) -> exit code.
 COMMANDS = (
     *("units", "draw", "data", "recipes", "train", "sweep", "compare", "reproduce", "report"),
-    *("inspect", "gradients", "bench", "doctor"),
+    *("inspect", "gradients", "bench", "results", "doctor"),
 )
 
 

@@ -14,7 +14,11 @@ def register(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> N
         "report", help="finished runs beside the paper's numbers, as one HTML page"
     )
     parser.add_argument(
-        "runs", nargs="?", type=Path, default=Path("runs"), help="folder of runs (default: runs)"
+        "runs",
+        nargs="?",
+        type=Path,
+        default=Path("runs"),
+        help="folder of runs, or .jsonl file that keeps some (default: runs)",
     )
     parser.add_argument(
         "-o",

@@ -2,21 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
-from onegate.lab import files
+from onegate import files
+from onegate.lab import archive
+from onegate.lab.archive import Found
 from onegate.lab.runs import Comparison, Run, RunError
 from onegate.lab.tasks import TASKS
 
-# A folder with any of these was meant to hold a run.
-_SIGNS = ("recipe.json", "status.json", "metrics.jsonl")
+_T = TypeVar("_T")
 _NOT_RUN = "not_run.json"
-# What reading a file that holds something else can end in.
-_DAMAGE = (ValueError, KeyError, TypeError, AttributeError, ArithmeticError, RecursionError,
-           OSError)  # fmt: skip
+# What looking at a value that is something else can end in.
+_DAMAGE = (ValueError, KeyError, TypeError, AttributeError, ArithmeticError)
 # Squares of numbers below this one are numbers too.
 _LARGEST = 1e30
 # Of a result, shown as numbers; beside them those that begin with test_ and valid_.
@@ -64,28 +64,31 @@ def take(root: Path) -> Inventory:
     finished: list[Run] = []
     unfinished: list[LeftOut] = []
     damaged: list[LeftOut] = []
-    for folder in _run_folders(root):
-        name = relative(folder, root)
-        try:
-            run = Run.read(folder)
-            _check(run)
-        except _DAMAGE as error:
-            damaged.append(LeftOut(name, _reason(error, root)))
-            continue
-        if run.state == "done":
+    comparisons: list[Comparison] = []
+    for found in archive.scan(root):
+        run, name, damage = found.read, relative(found.path, root), _damage(found, _check)
+        if isinstance(run, Exception) or damage:
+            damaged.append(LeftOut(name, _without_root(damage, root)))
+        elif run.state == "done":
             finished.append(run)
         else:
             subject = (run.recipe.task, run.recipe.name)
             unfinished.append(LeftOut(name, f"{run.state}{_progress(run)}", subject))
-    comparisons, unreadable = _comparisons(root)
+    for compared in archive.scan_comparisons(root):
+        damage = _damage(compared, _check_comparison)
+        if isinstance(compared.read, Exception) or damage:
+            name = relative(compared.path, root)
+            damaged.append(LeftOut(name, _without_root(damage, root)))
+        else:
+            comparisons.append(compared.read)
     originals, copies = _without_copies(finished, root)
     return Inventory(
         root,
         originals,
         (*unfinished, *_not_begun(root)),
-        (*damaged, *unreadable),
+        tuple(damaged),
         copies,
-        comparisons,
+        tuple(comparisons),
         _noted_not_run(root),
     )
 
@@ -104,11 +107,11 @@ def _not_begun(root: Path) -> Iterator[LeftOut]:
                 )
 
 
-def _without_copies(runs: list[Run], root: Path) -> tuple[tuple[Run, ...], tuple[LeftOut, ...]]:
+def _without_copies(found: list[Run], root: Path) -> tuple[tuple[Run, ...], tuple[LeftOut, ...]]:
     """A run that lies in two folders counts once: its times to the last digit give it away."""
     originals: list[Run] = []
     copies: list[LeftOut] = []
-    for run in runs:
+    for run in found:
         same = [one for one in originals if (one.recipe, one.result) == (run.recipe, run.result)]
         if same:
             why = f"a copy of {relative(same[0].folder, root)}"
@@ -130,13 +133,24 @@ def _noted_not_run(root: Path) -> dict[str, str]:
 
 
 def relative(path: Path, root: Path) -> str:
-    """`path` below `root`, with forward slashes; the folder's own name for `root` itself."""
-    return path.resolve().name if path == root else path.relative_to(root).as_posix()
+    """`path` below `root`, with forward slashes; the folder's own name for `root` itself.
+
+    Of the lines of a file it is the file's name with the run's or the line's.
+    """
+    if path == root:
+        return path.resolve().name
+    return path.relative_to(root.parent if root.is_file() else root).as_posix()
 
 
-def _run_folders(root: Path) -> Iterator[Path]:
-    found = {path.parent for sign in _SIGNS for path in root.rglob(sign)}
-    return iter(sorted(found))
+def _damage(found: Found[_T], check: Callable[[_T], None]) -> str:
+    """Why what was found cannot be read or cannot be true; empty if it can."""
+    if isinstance(found.read, Exception):
+        return found.damage
+    try:
+        check(found.read)
+    except _DAMAGE as error:
+        return f"{error.args[0]} is missing" if isinstance(error, KeyError) else str(error)
+    return ""
 
 
 def _require(value: object, what: str, kind: type[int] | type[float] = float) -> None:
@@ -184,8 +198,6 @@ def _check_comparison(compared: Comparison) -> None:
 
 def _check(run: Run) -> None:
     """Raises `RunError` if a run that says it is done cannot be."""
-    if run.state not in ("running", "stopped", "failed", "done"):
-        raise RunError(f"status.json has state {run.state!r}, which no run has")
     if run.state == "done":
         _check_result(run)
     check_numbers(run)
@@ -212,20 +224,6 @@ def _progress(run: Run) -> str:
     return f" after update {run.metrics[-1]['update']:,}" if run.metrics else ""
 
 
-def _reason(error: Exception, root: Path) -> str:
+def _without_root(text: str, root: Path) -> str:
     """The message without the path of the folder that was read, which the page must not hold."""
-    text = f"{error.args[0]} is missing" if isinstance(error, KeyError) else str(error)
     return text.replace(f"{root}/", "").replace(f"{root} ", f"{root.resolve().name} ")
-
-
-def _comparisons(root: Path) -> tuple[tuple[Comparison, ...], tuple[LeftOut, ...]]:
-    read: list[Comparison] = []
-    damaged: list[LeftOut] = []
-    for path in sorted(root.rglob("comparison*.json")):
-        try:
-            compared = Comparison.read(path)
-            _check_comparison(compared)
-            read.append(compared)
-        except _DAMAGE as error:
-            damaged.append(LeftOut(relative(path, root), _reason(error, root)))
-    return tuple(read), tuple(damaged)

@@ -14,7 +14,8 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
 
-from onegate.lab import files, recipes
+from onegate import files
+from onegate.lab import recipes
 from onegate.lab.sweep import preflight, worker
 from onegate.lab.sweep.places import Place, place
 from onegate.lab.sweep.plan import Plan

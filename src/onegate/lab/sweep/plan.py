@@ -14,7 +14,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
-from onegate.lab import files
+from onegate import files
 from onegate.lab.recipes import Recipe
 from onegate.lab.runs import run_name
 from onegate.lab.sweep.places import Place

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 from torch.nn.utils import clip_grads_with_norm_, get_total_norm
 
-from onegate.lab import files
+from onegate import files
 from onegate.lab.recipes import Recipe
 from onegate.lab.runs import RunError
 from onegate.lab.tasks import Batch, Loaded, Split
