@@ -40,6 +40,7 @@ __all__ = [
     "Fit",
     "Graph",
     "Map",
+    "SizeError",
     "Unit",
     "UnitError",
     "Value",
@@ -57,6 +58,10 @@ LANGUAGE = f"+ - *, unary minus, {', '.join(sorted(ops.__all__))}, affine maps, 
 
 class UnitError(ValueError):
     """A unit's equations do not fit together."""
+
+
+class SizeError(UnitError):
+    """They do not fit together at these sizes."""
 
 
 def flag(name: str, value: Any) -> bool:

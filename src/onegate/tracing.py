@@ -21,6 +21,7 @@ from onegate.language import (
     Fit,
     Graph,
     Map,
+    SizeError,
     Unit,
     UnitError,
     Value,
@@ -49,8 +50,11 @@ def _traced(unit: Unit, input_size: int, hidden_size: int, bias: bool) -> Graph:
         try:
             returned = unit.within(tracer).step(tracer.input, *tracer.states)
         except (UnitError, TypeError, AttributeError) as error:
-            line = _equation(error)
-            raise UnitError(f"{unit.name}: {error}" + (f"\n  in: {line}" if line else "")) from None
+            line, kind = (
+                _equation(error),
+                type(error) if isinstance(error, UnitError) else UnitError,
+            )
+            raise kind(f"{unit.name}: {error}" + (f"\n  in: {line}" if line else "")) from None
     return tracer.finish(returned, locals_of)
 
 
@@ -77,7 +81,10 @@ def check(kind: type[Unit]) -> None:
     if any(f.default is MISSING and f.default_factory is MISSING for f in fields(kind)):
         return  # without values for its options it cannot be tried
     unit = kind()
-    graph = trace(unit, 2, 2)
+    try:
+        graph = trace(unit, 2, 2)
+    except SizeError:
+        return  # it may be meant for other sizes
     declared = [
         n
         for n, v in vars(kind).items()
@@ -123,7 +130,7 @@ class _Trace(Builder):
         sizes = {a.size for a in args if a.size is not None}
         if len(sizes) > 1:
             shown = " and ".join(f"{a.size} ({_shown(a)})" for a in args)
-            raise UnitError(f"'{op}' needs operands of one size, got {shown}")
+            raise SizeError(f"'{op}' needs operands of one size, got {shown}")
         if op == "mul":  # a gate that is 1 leaves no trace: `i * candidate` with i = 1
             for factor, other in (args, args[::-1]):
                 if factor.op == "constant" and factor.number == 1:
@@ -177,7 +184,7 @@ class _Trace(Builder):
             if not isinstance(result, Value) or result.builder is not self:
                 raise UnitError(f"{unit.name}: the new {name} is {result!r}, not a value of step")
             if result.size != state.size:
-                raise UnitError(
+                raise SizeError(
                     f"{unit.name}: the new {name} has size {result.size}, the state {state.size}"
                 )
             if known.isdisjoint(in_order((result,))):

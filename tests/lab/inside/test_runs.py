@@ -64,5 +64,5 @@ def test_a_recipe_of_others_that_is_none_is_named(runs: Path, tmp_path: Path) ->
     shutil.copytree(runs / "rows-mgu", folder)
     text = (folder / "recipe.json").read_text()
     (folder / "recipe.json").write_text(text.replace('"tuned"', '"<script>"'))
-    with pytest.raises(RunError, match=r"run/recipe\.json is no recipe: name='<script>': expected"):
+    with pytest.raises(RunError, match=r"run/recipe\.json: name='<script>': expected a name"):
         open_run(folder)
