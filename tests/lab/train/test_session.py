@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from onegate.lab import tasks
+from onegate.lab import StoppedError, tasks
 from onegate.lab.recipes import Recipe, override, recipe
 from onegate.lab.runs import Run, RunError, RunFolder, finished_runs
 from onegate.lab.train import models
@@ -22,7 +22,7 @@ from onegate.lab.train import session as training
 from onegate.lab.train.checkpoints import Checkpoints
 from onegate.lab.train.loop import DivergedError, Trainer
 from onegate.lab.train.progress import Position, Throttle
-from onegate.lab.train.session import StoppedError, resume_command, train
+from onegate.lab.train.session import resume_command, train
 from tests.lab import small_data
 
 SMALL = ["data.train=200", "data.valid=50", "data.test=50", "model.hidden_size=5", "batch_size=20"]

@@ -21,13 +21,11 @@ from onegate.units import UNITS, get
 SWEEP_BASE = "mnist_rows"
 
 
-def register(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
-    """Adds the command."""
-    parser = commands.add_parser(
-        "bench",
-        help="speed beside torch.nn and other libraries",
-        description="Times training steps and inference of contestants that take turns in one "
-        "process; how it is kept fair is said in onegate.lab.bench.",
+def register(parser: argparse.ArgumentParser) -> None:
+    """Adds the command's options."""
+    parser.description = (
+        "Times training steps and inference of contestants that take turns in one process; how it "
+        "is kept fair is said in onegate.lab.bench."
     )
     units = parser.add_mutually_exclusive_group()
     units.add_argument("--units", nargs="+", metavar="UNIT", help="default: mgu; see onegate units")

@@ -20,9 +20,8 @@ from onegate.lab.runs import Comparison, Run
 from onegate.lab.train import session as training
 
 
-def register(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
-    """Adds the command."""
-    parser = commands.add_parser("compare", help="compare units on a task")
+def register(parser: argparse.ArgumentParser) -> None:
+    """Adds the command's options."""
     parser.add_argument("task", help=f"one of {', '.join(recipes.TASKS)}")
     parser.add_argument("--units", nargs="+", default=["mgu", "gru"], help="default: mgu gru")
     parser.add_argument("--recipe", default="tuned", help="default: tuned")

@@ -5,9 +5,8 @@ from __future__ import annotations
 import argparse
 
 
-def register(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
-    """Adds the command."""
-    parser = subparsers.add_parser("draw", help="draw the data flow of one or several units")
+def register(parser: argparse.ArgumentParser) -> None:
+    """Adds the command's options."""
     parser.add_argument("units", nargs="+", metavar="unit", help="a name of `onegate units`")
     parser.add_argument(
         "-o", "--output", required=True, metavar="FILE", help="the picture, .svg or .png"

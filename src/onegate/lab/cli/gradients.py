@@ -11,11 +11,8 @@ from onegate.lab.cli.warning_lines import plain_warnings
 from onegate.lab.train import session as training
 
 
-def register(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
-    """Adds the command."""
-    parser = commands.add_parser(
-        "gradients", help="gradients through time of several units on a task's data, as a figure"
-    )
+def register(parser: argparse.ArgumentParser) -> None:
+    """Adds the command's options."""
     parser.add_argument("task", choices=recipes.TASKS, metavar="task",
                         help=f"one of {', '.join(recipes.TASKS)}")  # fmt: skip
     parser.add_argument(

@@ -14,9 +14,8 @@ from onegate.lab.cli.options import add_settings
 from onegate.lab.recipes import RecipeError
 
 
-def register(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
-    """Adds the command."""
-    parser = commands.add_parser("recipes", help="list the recipes, or show one")
+def register(parser: argparse.ArgumentParser) -> None:
+    """Adds the command's options."""
     parser.set_defaults(run=list_all)
     actions = parser.add_subparsers(metavar="action")
     show_parser = actions.add_parser("show", help="every field of a recipe, with the reasons")

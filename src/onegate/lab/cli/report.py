@@ -8,11 +8,8 @@ from pathlib import Path
 from onegate.lab import report
 
 
-def register(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
-    """Adds the command."""
-    parser = commands.add_parser(
-        "report", help="finished runs beside the paper's numbers, as one HTML page"
-    )
+def register(parser: argparse.ArgumentParser) -> None:
+    """Adds the command's options."""
     parser.add_argument(
         "runs", nargs="?", type=Path, default=Path("runs"), help="folder of runs (default: runs)"
     )

@@ -21,12 +21,10 @@ from onegate.lab.train import session as training
 from onegate.lab.train.progress import duration
 
 
-def register(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
-    """Adds the command."""
-    parser = commands.add_parser(
-        "sweep",
-        help="train every combination of units, sizes, seeds and other fields",
-        description="Run it again to go on where it was stopped; finished runs are not run again.",
+def register(parser: argparse.ArgumentParser) -> None:
+    """Adds the command's options."""
+    parser.description = (
+        "Run it again to go on where it was stopped; finished runs are not run again."
     )
     parser.add_argument(
         "tasks",

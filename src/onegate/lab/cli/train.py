@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from onegate.lab import recipes
+from onegate.lab import StoppedError, recipes
 from onegate.lab.cli.options import add_settings, add_threads
 from onegate.lab.cli.warning_lines import plain_warnings
 from onegate.lab.recipes import Recipe
@@ -18,9 +18,8 @@ from onegate.lab.train import session as training
 from onegate.lab.train.progress import Observer
 
 
-def register(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
-    """Adds the command."""
-    parser = commands.add_parser("train", help="train a unit on a task, or go on with a run")
+def register(parser: argparse.ArgumentParser) -> None:
+    """Adds the command's options."""
     parser.add_argument("task", nargs="?", help=f"one of {', '.join(recipes.TASKS)}")
     parser.add_argument("--unit", help="see `onegate units` (default: mgu)")
     parser.add_argument("--recipe", help="see `onegate recipes` (default: tuned)")
@@ -64,7 +63,7 @@ def run(args: argparse.Namespace) -> int:
                 checkpoint_seconds=args.checkpoint_every,
                 group=group,
             )
-        except training.StoppedError as stopped:
+        except StoppedError as stopped:
             if group.leads:
                 print(f"onegate: {stopped}", file=sys.stderr)
             return 128 + stopped.signal_number

@@ -22,9 +22,8 @@ from onegate.units import UNITS, get
 _MORE_OR_LESS = {1: "more", -1: "less"}
 
 
-def register(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
-    """Adds the command."""
-    parser = subparsers.add_parser("units", help="list the recurrent units and their equations")
+def register(parser: argparse.ArgumentParser) -> None:
+    """Adds the command's options."""
     parser.add_argument("name", nargs="?", help="one unit, in detail")
     parser.add_argument("--input-size", type=_size, default=28, help="default: %(default)s")
     parser.add_argument("--hidden-size", type=_size, default=100, help="default: %(default)s")

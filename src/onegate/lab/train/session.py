@@ -15,7 +15,7 @@ from typing import Any
 
 import torch
 
-from onegate.lab import recipes, tasks
+from onegate.lab import StoppedError, recipes, tasks
 from onegate.lab.recipes import Recipe
 from onegate.lab.runs import RunError, RunFolder, State, WatchedFolder, run_name
 from onegate.lab.train import machine, models
@@ -25,14 +25,6 @@ from onegate.lab.train.loop import Trainer
 from onegate.lab.train.progress import Observer, Position, Speed, Throttle
 
 RUNS = Path("runs")
-
-
-class StoppedError(Exception):
-    """The run was asked to stop; it is saved, and the message says how to go on."""
-
-    def __init__(self, message: str, signal_number: int) -> None:
-        super().__init__(message)
-        self.signal_number = signal_number
 
 
 def train(
@@ -97,6 +89,8 @@ def _write_errors_explained(run: RunFolder) -> Iterator[None]:
     """A full disk or a folder gone read-only ends the run; what was saved before stays whole."""
     try:
         yield
+    except BrokenPipeError:  # of the terminal, not of the folder: nobody reads what is shown
+        raise
     except OSError as error:
         kept = run.checkpoints.updates()
         saved = f"the checkpoint of update {kept[-1]} is whole" if kept else "nothing was saved yet"
