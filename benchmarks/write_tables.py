@@ -19,25 +19,15 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from onegate import units
 from onegate.lab import files
 from onegate.lab.report.groups import Group, display, grouped
-from onegate.lab.report.published import TABLE_2_SIZES, find
-from onegate.lab.report.subjects import SUBJECTS
 from onegate.lab.runs import Comparison, Run, comparisons, finished_runs
-from onegate.properties import STATED_COUNTS
+from onegate.lab.tasks import TASKS
 
 ROOT = Path(__file__).parent.parent
 RESULTS = ROOT / "results" / "bench"
 PAIR = ("mgu", "gru")
-TITLES = {
-    "adding": "adding",
-    "imdb": "IMDB",
-    "mnist_rows": "MNIST rows",
-    "mnist_pixels": "MNIST pixels",
-    "mnist_permuted": "MNIST permuted pixels",
-    "ptb": "Penn TreeBank",
-}
+TITLES = {name: task.short for name, task in TASKS.items()}
 OTHERS = ("torch.nn.GRU", "torch.nn.LSTM", "Flax MGUCell (jit)", "torchrecurrent MGU")
 
 
@@ -219,7 +209,7 @@ def _epochs(measured: dict[str, Any]) -> str:
     for row in measured["rows"]:
         task, size = row["task"], row["hidden_size"]
         cells = [f"{row[unit]:.3g}" for unit in PAIR] + [f"{row['mgu'] / row['gru']:.2f}"]
-        stated = [find(task, unit, size, "seconds_per_epoch") for unit in PAIR]
+        stated = [TASKS[task].find(unit, size, "seconds_per_epoch") for unit in PAIR]
         mgu, gru = (published.value for published in stated if published)
         cells += [f"{mgu:g}", f"{gru:g}", f"{mgu / gru:.2f}"]
         lines.append(f"| {TITLES[task]}, {size} units | " + " | ".join(cells) + " |")
@@ -252,7 +242,7 @@ def _results(runs: list[Run]) -> str:
         cells = [f"{TITLES[task]}, `{recipe}`", str(size), f"test {metric.label}"]
         cells += [_measured(groups[unit]) if unit in groups else "" for unit in PAIR]
         for unit in PAIR:
-            stated = None if recipe == "tuned" else find(task, unit, size, quantity)
+            stated = None if recipe == "tuned" else TASKS[task].find(unit, size, quantity)
             cells.append(stated.printed if stated else "")
         lines.append("| " + " | ".join(cells) + " |")
     return "\n".join(lines)
@@ -271,13 +261,13 @@ def _table_2(runs: list[Run], changed: Mapping[str, Any]) -> str:
         for group in grouped(runs)
         if group.task == "ptb" and group.recipe.name == "paper" and _changes(group) == changed
     }
-    for size in TABLE_2_SIZES:
+    for size in TASKS["ptb"].sizes:
         if not any((unit, size) in ours for unit in PAIR):
             continue
         cells = []
         for quantity in quantities:
             for unit in PAIR:
-                group, stated = ours.get((unit, size)), find("ptb", unit, size, quantity)
+                group, stated = ours.get((unit, size)), TASKS["ptb"].find(unit, size, quantity)
                 mean = group.mean(quantity) if group else None
                 cells += ["" if mean is None else f"{mean:.2f}", stated.printed if stated else ""]
         lines.append(f"| {size} | " + " | ".join(cells) + " |")
@@ -287,12 +277,11 @@ def _table_2(runs: list[Run], changed: Mapping[str, Any]) -> str:
 def _parameters() -> str:
     """What the paper states, the same counted in its way, and every number that is learned."""
     lines = ["| task | units | stated | counted so | exact |", "| --- " * 5 + "|"]
-    for one in STATED_COUNTS:
-        unit = units.get(one.unit)
-        papers = one.papers(unit)
+    for task, one in [(t, one) for t in TASKS.values() for one in t.counts]:
+        papers = task.counted(one)
         lines.append(
-            f"| {one.task} | {one.hidden_size} `{one.unit}` | {one.stated:,} | "
-            f"{'not known' if papers is None else format(papers, ',')} | {one.ours(unit):,} |"
+            f"| {task.short.lower()} | {one.hidden_size} `{one.unit}` | {one.stated:,} | "
+            f"{'not known' if papers is None else format(papers, ',')} | {one.exact():,} |"
         )
     return "\n".join(lines)
 
@@ -320,7 +309,7 @@ def _study(runs: list[Run], study: Study) -> str:
         if any(cells):
             settings = ", ".join(f"`{path}={value}`" for path, value in varied)
             lines.append(f"| {settings or 'as it is'} | " + " | ".join(cells) + " |")
-    return "\n".join([*lines, "", f"Test {SUBJECTS[study.task].metric.label}."])
+    return "\n".join([*lines, "", f"Test {TASKS[study.task].metric.label}."])
 
 
 def _changes(group: Group) -> dict[str, Any]:
@@ -330,7 +319,7 @@ def _changes(group: Group) -> dict[str, Any]:
 
 def _ranking(made: Comparison) -> str:
     """Units of one comparison, the best first."""
-    metric = SUBJECTS[made.task].metric
+    metric = TASKS[made.task].metric
     best_first = sorted(made.units, key=lambda row: row.mean, reverse=metric.higher_is_better)
     lines = [
         f"| unit | hidden units | parameters | test {metric.label} |",

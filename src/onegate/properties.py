@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
 
 from onegate.language import Graph, Unit, Value
@@ -178,79 +177,3 @@ def parameter_count(
     first = trace(unit, input_size, hidden_size).parameter_count()
     above = trace(unit, directions * hidden_size, hidden_size).parameter_count()
     return directions * (first + (layers - 1) * above)
-
-
-@dataclass(frozen=True)
-class StatedCount:
-    """A parameter count that Zhou et al. (2016) state, and the net that it belongs to.
-
-    counted: the paper's way of counting that net, or None where nobody has found it out.
-    """
-
-    task: str
-    unit: str
-    input_size: int
-    hidden_size: int
-    stated: int
-    counted: Callable[[Graph], int] | None
-    layers: int = 1
-    directions: int = 1
-
-    def ours(self, unit: Unit) -> int:
-        """The exact count of the whole net's recurrent part."""
-        return parameter_count(
-            unit, self.input_size, self.hidden_size, self.layers, self.directions
-        )
-
-    def papers(self, unit: Unit) -> int | None:
-        """The same net counted in the paper's way."""
-        graph = trace(unit, self.input_size, self.hidden_size)
-        return None if self.counted is None else self.counted(graph)
-
-
-def _exact(graph: Graph) -> int:
-    return graph.parameter_count()
-
-
-def _two_directions_with_initial_states(graph: Graph) -> int:
-    """Lasagne lists the initial state of each direction among the parameters."""
-    return 2 * (graph.parameter_count() + sum(state.size or 0 for state in graph.states))
-
-
-def _one_layer_with_two_biases(graph: Graph) -> int:
-    """G n (n + d + 2): the table for Penn TreeBank counts one layer of the two."""
-    return graph.parameter_count() + graph.hidden_size * len(graph.maps)
-
-
-def _pair(
-    task: str,
-    input_size: int,
-    hidden_size: int,
-    mgu: int,
-    gru: int,
-    counted: Callable[[Graph], int],
-    layers: int = 1,
-    directions: int = 1,
-) -> tuple[StatedCount, StatedCount]:
-    return (
-        StatedCount(task, "mgu", input_size, hidden_size, mgu, counted, layers, directions),
-        StatedCount(task, "gru", input_size, hidden_size, gru, counted, layers, directions),
-    )
-
-
-# Penn TreeBank words are taken as 200 wide, which the table's numbers imply. SCRN has the default
-# 40 context units.
-STATED_COUNTS: tuple[StatedCount, ...] = (
-    *_pair("adding", 2, 100, 41_400, 62_000, _two_directions_with_initial_states, directions=2),
-    *_pair("imdb", 1, 100, 20_400, 30_600, _exact),
-    *_pair("mnist rows", 28, 100, 25_800, 38_700, _exact),
-    *_pair("mnist pixels", 1, 100, 20_400, 30_600, _exact),
-    *_pair("penn treebank", 200, 50, 25_200, 37_800, _one_layer_with_two_biases, layers=2),
-    *_pair("penn treebank", 200, 100, 60_400, 90_600, _one_layer_with_two_biases, layers=2),
-    *_pair("penn treebank", 200, 200, 160_800, 241_200, _one_layer_with_two_biases, layers=2),
-    *_pair("penn treebank", 200, 300, 301_200, 451_800, _one_layer_with_two_biases, layers=2),
-    *_pair("penn treebank", 200, 400, 481_600, 722_400, _one_layer_with_two_biases, layers=2),
-    *_pair("penn treebank", 200, 500, 702_000, 1_053_000, _one_layer_with_two_biases, layers=2),
-    *_pair("penn treebank", 200, 600, 962_400, 1_443_600, _one_layer_with_two_biases, layers=2),
-    StatedCount("penn treebank", "scrn", 200, 100, 48_200, None),
-)  # fmt: skip

@@ -9,8 +9,9 @@ import pytest
 
 from onegate.lab import data, reproduce
 from onegate.lab.compare import Request
-from onegate.lab.recipes import TASKS, values
+from onegate.lab.recipes import values
 from onegate.lab.runs import comparisons, finished_runs, run_name
+from onegate.lab.tasks import TASKS
 from onegate.lab.train.session import train
 from tests.lab import small_data
 from tests.lab.sweep.made import run_quickly

@@ -9,10 +9,8 @@ import pytest
 
 from onegate.language import Affine, Unit, Vector, sigmoid, tanh
 from onegate.properties import (
-    STATED_COUNTS,
     Bias,
     Retention,
-    StatedCount,
     gates,
     kept,
     parameter_count,
@@ -133,59 +131,6 @@ def test_what_is_no_single_gate_keeps_nothing(step: Callable[..., Any]) -> None:
 def test_a_sigmoid_that_multiplies_nothing_is_no_gate() -> None:
     assert gates(sample(lambda self, x, h: 2 * sigmoid(self.W[h, x]) - 1)) == ()
     assert len(gates(sample(lambda self, x, h: sigmoid(self.W[x]) * sigmoid(self.V[h])))) == 2
-
-
-# The paper's numbers once more, typed from it, and ours worked out by hand: G n (n + d + 1) for one
-# layer, twice that for two directions, G n (3 n + 202) for two layers of 200-wide words.
-STATED_AND_OURS = {
-    ("adding", "mgu", 100): (41_400, 41_200),
-    ("adding", "gru", 100): (62_000, 61_800),
-    ("imdb", "mgu", 100): (20_400, 20_400),
-    ("imdb", "gru", 100): (30_600, 30_600),
-    ("mnist rows", "mgu", 100): (25_800, 25_800),
-    ("mnist rows", "gru", 100): (38_700, 38_700),
-    ("mnist pixels", "mgu", 100): (20_400, 20_400),
-    ("mnist pixels", "gru", 100): (30_600, 30_600),
-    ("penn treebank", "gru", 50): (37_800, 52_800),
-    ("penn treebank", "mgu", 50): (25_200, 35_200),
-    ("penn treebank", "gru", 100): (90_600, 150_600),
-    ("penn treebank", "mgu", 100): (60_400, 100_400),
-    ("penn treebank", "gru", 200): (241_200, 481_200),
-    ("penn treebank", "mgu", 200): (160_800, 320_800),
-    ("penn treebank", "gru", 300): (451_800, 991_800),
-    ("penn treebank", "mgu", 300): (301_200, 661_200),
-    ("penn treebank", "gru", 400): (722_400, 1_682_400),
-    ("penn treebank", "mgu", 400): (481_600, 1_121_600),
-    ("penn treebank", "gru", 500): (1_053_000, 2_553_000),
-    ("penn treebank", "mgu", 500): (702_000, 1_702_000),
-    ("penn treebank", "gru", 600): (1_443_600, 3_603_600),
-    ("penn treebank", "mgu", 600): (962_400, 2_402_400),
-    # The paper cites 48,200 without saying how; A, R, P and B have 42,000 elements.
-    ("penn treebank", "scrn", 100): (48_200, 42_000),
-}
-
-
-def _id(count: StatedCount) -> str:
-    ours = count.ours(UNITS[count.unit])
-    task = count.task.replace(" ", "_")
-    return f"{task}-{count.unit}-{count.hidden_size}-paper_{count.stated}-ours_{ours}"
-
-
-@pytest.mark.parametrize("count", STATED_COUNTS, ids=_id)
-def test_counts_of_the_paper(count: StatedCount) -> None:
-    unit = UNITS[count.unit]
-    stated, ours = STATED_AND_OURS[count.task, count.unit, count.hidden_size]
-    assert count.stated == stated
-    assert count.ours(unit) == ours
-    if count.unit != "scrn":
-        assert count.papers(unit) == stated
-    else:
-        assert count.papers(unit) is None
-
-
-def test_no_count_of_the_paper_is_missing() -> None:
-    assert {(c.task, c.unit, c.hidden_size) for c in STATED_COUNTS} == set(STATED_AND_OURS)
-    assert len(STATED_COUNTS) == len(STATED_AND_OURS)
 
 
 @pytest.mark.parametrize(("name", "maps"), [("simple", 1), ("mgu", 2), ("gru", 3), ("lstm", 4)])

@@ -16,7 +16,7 @@ from onegate.lab import files, recipes, sweep, tasks
 from onegate.lab.recipes import Recipe, RecipeError
 from onegate.lab.runs import ComparedUnit, Comparison, RunError, RunFolder, run_name
 from onegate.lab.sweep import estimates
-from onegate.lab.tasks import Task
+from onegate.lab.tasks import Loaded
 from onegate.lab.train.loop import Trainer
 from onegate.lab.train.models import count_parameters
 from onegate.properties import parameter_count
@@ -99,7 +99,7 @@ def prepare(request: Request, folder: Path) -> list[Contender]:
     return contenders
 
 
-def match_parameters(asked: Sequence[Recipe], task: Task) -> list[Recipe]:
+def match_parameters(asked: Sequence[Recipe], task: Loaded) -> list[Recipe]:
     """The recipes with the hidden sizes at which parameters come closest to the first one's."""
     target = _parameters(asked[0], task, asked[0].model.hidden_size)
     matched = [asked[0]]
@@ -113,7 +113,7 @@ def match_parameters(asked: Sequence[Recipe], task: Task) -> list[Recipe]:
     return matched
 
 
-def _parameters(recipe: Recipe, task: Task, hidden_size: int) -> int:
+def _parameters(recipe: Recipe, task: Loaded, hidden_size: int) -> int:
     """Parameters of the recurrent layers at a hidden size."""
     model = recipe.model
     return parameter_count(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
@@ -11,30 +11,23 @@ from onegate.lab.compare import Contender, Request
 from onegate.lab.data import DataError
 from onegate.lab.recipes import Recipe
 from onegate.lab.runs import RunError, RunFolder, run_name
+from onegate.lab.tasks import TASKS
+from onegate.lab.tasks.base import Planned
 from onegate.lab.train.progress import duration
 
-PTB_SIZES = (50, 100, 200, 300, 400, 500, 600)
 
-# Sizes for well under ten minutes on two cores with the fused engine. MNIST is read for the paper's
-# full flow time; the others are stopped earlier.
-QUICK = (
-    Request("adding", "tuned", seeds=(0,), settings=("length=10",)),
-    Request("imdb", "flow", seeds=(0,), settings=("length=10", "evaluate_every=2.5")),
-    Request("mnist_rows", "flow", seeds=(0,)),
-    Request("mnist_pixels", "flow", seeds=(0,), settings=("batch_size=50", "evaluate_every=0.4")),
-    Request(
-        "ptb", "paper", seeds=(0,),
-        settings=("model.hidden_size=100", "length=0.5", "evaluate_every=0.25"),
-    ),
-)  # fmt: skip
+def _requests(plans: Mapping[str, Sequence[Planned]]) -> tuple[Request, ...]:
+    return tuple(
+        Request(task, planned.recipe, seeds=(0,), settings=planned.settings)
+        for task, plan in plans.items()
+        for planned in plan
+    )
 
-FULL = (
-    Request("adding", "paper", seeds=(0,)),
-    Request("imdb", "flow", seeds=(0,)),
-    Request("mnist_rows", "flow", seeds=(0,)),
-    Request("mnist_pixels", "flow", seeds=(0,)),
-    *(Request("ptb", "paper", seeds=(0,), settings=(f"model.hidden_size={n}",)) for n in PTB_SIZES),
-)
+
+# Well under ten minutes on two cores with the fused engine. MNIST is read for the paper's full flow
+# time; the others are stopped earlier.
+QUICK = _requests({name: task.quick for name, task in TASKS.items()})
+FULL = _requests({name: task.full for name, task in TASKS.items()})
 
 
 @dataclass

@@ -22,7 +22,7 @@ def test_digits_are_shown_as_they_were(runs: Path) -> None:
     opened = open_run(runs / "rows-mgu")
     chosen, state = examples.batch(opened.task, opened.trained, [3, 0])
     assert state is None
-    views = examples.views(opened.recipe, opened.task, [3, 0], chosen)
+    views = examples.views(opened.task, [3, 0], chosen)
     digits = small_data.mnist().test
     for view, number in zip(views, (3, 0), strict=True):
         assert view.number == number
@@ -38,9 +38,9 @@ def test_permuted_pixels_are_put_back_in_place() -> None:
     settings = ["data.train=20", "data.valid=10", "data.test=10", "data.permutation_seed=3"]
     made = override(recipe("mnist_permuted", "tuned", "mgu"), settings)
     task = tasks.load(made)
-    assert isinstance(task, tasks.ExampleTask)
+    assert isinstance(task, tasks.LoadedExamples)
     chosen = task.sets["test"].batch(np.array([4]))
-    (view,) = examples.views(made, task, [4], chosen)
+    (view,) = examples.views(task, [4], chosen)
     image = small_data.mnist().test.images[4]
     assert view.image is not None
     np.testing.assert_allclose(view.image, image / image.max(), atol=0.01)
@@ -52,7 +52,7 @@ def test_permuted_pixels_are_put_back_in_place() -> None:
 def test_marked_numbers(runs: Path) -> None:
     opened = open_run(runs / "adding-lstm")
     chosen, _ = examples.batch(opened.task, opened.trained, [5])
-    (view,) = examples.views(opened.recipe, opened.task, [5], chosen)
+    (view,) = examples.views(opened.task, [5], chosen)
     assert view.numbers is not None
     assert view.marked is not None
     assert view.marked.sum() == 2
@@ -62,9 +62,9 @@ def test_marked_numbers(runs: Path) -> None:
 
 def test_words_of_reviews(runs: Path) -> None:
     opened = open_run(runs / "imdb-simple")
-    assert isinstance(opened.task, tasks.ExampleTask)
+    assert isinstance(opened.task, tasks.LoadedExamples)
     chosen, _ = examples.batch(opened.task, opened.trained, [1, 7])
-    views = examples.views(opened.recipe, opened.task, [1, 7], chosen)
+    views = examples.views(opened.task, [1, 7], chosen)
     for view, column in zip(views, (0, 1), strict=True):
         words = chosen.inputs[: view.steps, column].tolist()
         assert list(view.words) == ["<unknown>" if w == 1 else f"w{w - 2}" for w in words]
@@ -77,7 +77,7 @@ def test_a_text_is_read_on_from_the_segments_before(runs: Path) -> None:
     numbers = [1, 4, 11]  # columns 1, 0 and 3 of the segments 0, 1 and 2
     assert examples.count(opened.task) == (300 // 4 - 1) // 7 * 4
     chosen, state = examples.batch(opened.task, opened.trained, numbers)
-    views = examples.views(opened.recipe, opened.task, numbers, chosen)
+    views = examples.views(opened.task, numbers, chosen)
     text = small_data.ptb().test
     columns = text[: len(text) // 4 * 4].reshape(4, -1)
     for view, (column, start) in zip(views, ((1, 0), (0, 7), (3, 14)), strict=True):
@@ -100,7 +100,8 @@ def test_the_loss_at_the_end_of_a_text_is_the_last_words(runs: Path) -> None:
     torch.testing.assert_close(found, expected)
     perplexity = cross_entropy(logits[:, 1], chosen.targets[:, 1]).exp()
     assert (
-        examples.answers(opened.trained, chosen, state)[1] == f"perplexity {perplexity:,.0f} here"
+        examples.answers(opened.task, opened.trained, chosen, state)[1]
+        == f"perplexity {perplexity:,.0f} here"
     )
 
 
@@ -111,7 +112,7 @@ def test_the_loss_at_the_end_of_a_text_is_the_last_words(runs: Path) -> None:
 def test_answers_in_words(runs: Path, name: str, words: str) -> None:
     opened = open_run(runs / name)
     chosen = examples.batch(opened.task, opened.trained, [0, 1, 2])
-    found = examples.answers(opened.trained, *chosen)
+    found = examples.answers(opened.task, opened.trained, *chosen)
     assert len(found) == 3
     assert all(answer.startswith(words) for answer in found)
     scored = opened.trained.score(*chosen)[0]
@@ -131,14 +132,12 @@ def test_digits_by_name(runs: Path) -> None:
     opened = open_run(runs / "rows-mgu")
     labels = small_data.mnist().test.labels[:20].tolist()
     digits = sorted(set(labels))[:3]
-    assert examples.of_digits(opened.recipe, opened.task, digits) == [
-        labels.index(digit) for digit in digits
-    ]
+    assert examples.of_digits(opened.task, digits) == [labels.index(digit) for digit in digits]
     with pytest.raises(InspectError, match="the test set has no digit 12; it has "):
-        examples.of_digits(opened.recipe, opened.task, [12])
+        examples.of_digits(opened.task, [12])
 
 
 def test_a_task_without_images_has_no_digits(runs: Path) -> None:
     opened = open_run(runs / "adding-lstm")
     with pytest.raises(InspectError, match=r"images of digits, and adding has none; .*--examples"):
-        examples.of_digits(opened.recipe, opened.task, [7])
+        examples.of_digits(opened.task, [7])

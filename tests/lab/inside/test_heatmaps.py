@@ -12,8 +12,8 @@ from PIL import Image
 
 import onegate
 from onegate.lab.inside import heatmaps
-from onegate.lab.inside.examples import View
 from onegate.lab.inside.measures import PassMeasures
+from onegate.lab.tasks import View
 from onegate.probe import keeping, trace
 from tests.library.probe.constructed import constant_gate
 

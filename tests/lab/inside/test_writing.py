@@ -122,7 +122,7 @@ def test_the_same_run_gives_the_same_page(runs: Path, tmp_path: Path) -> None:
 @pytest.mark.usefixtures("undrawn")
 def test_chosen_examples(runs: Path, tmp_path: Path) -> None:
     opened = open_run(runs / "rows-mgu")
-    assert examples.of_digits(opened.recipe, opened.task, [9]) == [3]
+    assert examples.of_digits(opened.task, [9]) == [3]
     page = writing.write([runs / "rows-mgu"], tmp_path, [7, 2, 7], digits=[9])
     assert [example["number"] for example in data(page)["examples"]] == [7, 2, 3]
     assert (tmp_path / "figures" / "heatmap-MGU-7-after.svg").exists()

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from onegate.lab.recipes import (
-    RECIPES,
-    TASKS,
     RecipeError,
     difference,
     from_json,
@@ -17,13 +16,15 @@ from onegate.lab.recipes import (
     recipe,
     to_json,
 )
+from onegate.lab.runs import finished_runs
+from onegate.lab.tasks import TASKS
 
 ROWS = recipe("mnist_rows", "flow", "mgu")
 
 
 @pytest.mark.parametrize("task", TASKS)
 def test_json_round_trip(task: str) -> None:
-    for build in RECIPES[task].values():
+    for build in TASKS[task].recipes.values():
         made = build("gru")
         again = from_json(json.loads(json.dumps(to_json(made))))
         assert again == made
@@ -118,15 +119,57 @@ def test_choosing_needs_a_validation_set() -> None:
     ("change", "message"),
     [
         ({"task": "chess"}, "task='chess'"),
-        ({"lenght": 3}, "no field lenght; did you mean length"),
+        ({"lenght": 3}, "no field 'lenght'; did you mean length"),
         ({"optimizer": {"kind": "sgd", "lr": 1, "nesterv": 1}}, r"optimizer\.nesterv"),
         ({"optimizer": {"kind": "sgd"}}, "lr"),
         ({"data": {"train": "many"}}, r"data\.train='many': expected a whole number"),
+        ({"data": 3}, "data=3: expected an object with fields"),
+        ({"model": "large"}, "model='large': expected an object with fields"),
+        ({"model": {"hidden_size": 10**400}}, r"model\.hidden_size=1000.*\.\.\.: expected .* most"),
+        ({"model": {"hidden_size": 3, "init_value": float("nan")}}, r"model\.init_value=nan"),
+        ({"model": {"hidden_size": 3, "init_value": 10**400}}, r"model\.init_value=1000"),
+        ({"model": {"hidden_size": 3, "unit_options": [1]}}, r"model\.unit_options=\[1\]"),
+        ({"model": {"hidden_size": 3, "unit_options": {"</p>": 1}}}, "instead of '</p>'"),
+        ({"reasons": {"seed": 3}}, "expected a text for 'seed'"),
+        ({"seed": -1}, "seed=-1"),
+        ({"task": ["ptb"]}, r"task=\['ptb'\]: expected one of adding"),
+        ({"a\x1b[2Jb": 3}, r"no field 'a\\x1b\[2Jb'"),
     ],
 )
 def test_json_of_another_shape_is_refused(change: dict[str, Any], message: str) -> None:
     with pytest.raises(RecipeError, match=message):
         from_json({**to_json(ROWS), **change})
+
+
+# What somebody may write into a recipe.json that others read: none of it names anything.
+HOSTILE = [
+    "<img src=x onerror=alert(1)>", 'a"onload="alert(1)', "a/b", "../up", "a\\b", "a\0b", "a\nb",
+    "-rf", "a b", "", "a" * 101, "\u202eabc", "a\u202eb", "\ud800", "$\\frac{", "a.b", "3a", "a;b",
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("name", HOSTILE, ids=ascii)
+@pytest.mark.parametrize("field", ["name", "unit", "task"])
+def test_what_is_no_name_is_refused_in_one_line(field: str, name: str) -> None:
+    with pytest.raises(RecipeError, match=f"{field}=.*: expected ") as caught:
+        from_json({**to_json(ROWS), field: name})
+    assert str(caught.value).isprintable()
+    assert len(str(caught.value)) < 400
+
+
+@pytest.mark.parametrize(
+    ("field", "name"), [("unit", "my_unit"), ("unit", "größe"), ("name", "older-2"), ("name", "A")]
+)
+def test_names_of_others_are_read(field: str, name: str) -> None:
+    """They need not be known here: the unit may be one that another program registers."""
+    content = {**to_json(ROWS), field: name}
+    assert to_json(from_json(json.loads(json.dumps(content)))) == content
+
+
+def test_the_recipes_of_all_published_runs_are_read() -> None:
+    runs = Path(__file__).parents[3] / "results" / "runs"
+    found = finished_runs(runs)
+    assert len(found) == len(list(runs.rglob("recipe.json"))) > 200
 
 
 def test_a_missing_field_is_named() -> None:

@@ -7,9 +7,11 @@ import dataclasses
 import pytest
 
 from onegate import units
-from onegate.lab.recipes import RECIPES, TASKS, RecipeError, recipe, values
+from onegate.lab.recipes import RecipeError, recipe, values
+from onegate.lab.runs import run_name
+from onegate.lab.tasks import TASKS
 
-EVERY = [(task, name) for task in TASKS for name in RECIPES[task]]
+EVERY = [(task, name) for task in TASKS for name in TASKS[task].recipes]
 
 
 @pytest.mark.parametrize(("task", "name"), EVERY)
@@ -29,7 +31,7 @@ def test_reasons_name_fields_that_exist(task: str, name: str) -> None:
 def test_three_recipes_where_the_flow_makes_sense() -> None:
     for task in TASKS:
         expected = {"paper", "tuned"} | ({"flow"} if task not in ("adding", "ptb") else set())
-        assert set(RECIPES[task]) == expected
+        assert set(TASKS[task].recipes) == expected
 
 
 @pytest.mark.parametrize(
@@ -52,7 +54,7 @@ def test_paper_recipes_follow_section_4(task: str, batch: int, lr: float, moment
 @pytest.mark.parametrize("task", ["mnist_rows", "imdb"])
 def test_flow_runs_for_the_paper_s_flow_time(task: str) -> None:
     asked, flow = recipe(task, "paper", "mgu"), recipe(task, "flow", "mgu")
-    updates_an_epoch = -(-asked.data.train // asked.batch_size)
+    updates_an_epoch = -(-vars(asked.data)["train"] // asked.batch_size)
     updates = asked.updates(asked.length, updates_an_epoch)
     # s = updates x lr / (1 - momentum), to the rounding of the flow's own step.
     assert updates * 1e-8 / 0.01 == pytest.approx(flow.length, rel=1e-2)
@@ -97,3 +99,28 @@ def test_a_flow_needs_plain_steps() -> None:
     made = recipe("mnist_rows", "flow", "mgu")
     with pytest.raises(RecipeError, match="only plain steps"):
         dataclasses.replace(made, optimizer=recipe("mnist_rows", "tuned", "mgu").optimizer)
+
+
+# Runs on disk bear these names, and are found by them when they are resumed.
+RUN_NAMES = """
+adding-paper-mgu-100-s0-2c8b06c8
+adding-tuned-mgu-100-s0-d0827bb3
+imdb-paper-mgu-100-s0-b7702d89
+imdb-flow-mgu-100-s0-9be94bc8
+imdb-tuned-mgu-100-s0-098dae25
+mnist_rows-paper-mgu-100-s0-9031f144
+mnist_rows-flow-mgu-100-s0-025dc180
+mnist_rows-tuned-mgu-100-s0-2fbe5596
+mnist_pixels-paper-mgu-100-s0-77d85316
+mnist_pixels-flow-mgu-100-s0-dd91198d
+mnist_pixels-tuned-mgu-100-s0-ae0e5cfe
+mnist_permuted-paper-mgu-100-s0-c0b5b8e2
+mnist_permuted-flow-mgu-100-s0-53c7cefd
+mnist_permuted-tuned-mgu-100-s0-831e231f
+ptb-paper-mgu-500-s0-ab9d3f20
+ptb-tuned-mgu-500-s0-27d85782
+"""
+
+
+def test_runs_keep_their_names() -> None:
+    assert [run_name(recipe(task, name, "mgu")) for task, name in EVERY] == RUN_NAMES.split()

@@ -78,7 +78,7 @@ def test_a_missing_file_is_named(tmp_path: Path, run: Path, name: str) -> None:
 
 def test_a_recipe_that_no_version_knows_is_named(tmp_path: Path, run: Path) -> None:
     edit(run / "recipe.json", colour="blue")
-    assert "no field colour" in why_damaged(tmp_path)
+    assert "no field 'colour'" in why_damaged(tmp_path)
 
 
 def test_a_status_without_state_is_named(tmp_path: Path, run: Path) -> None:

@@ -10,9 +10,7 @@ import pytest
 
 from onegate.lab import report
 from onegate.lab.recipes import override, recipe
-from onegate.lab.report.published import PUBLISHED
-from onegate.lab.report.subjects import SUBJECTS
-from onegate.properties import STATED_COUNTS
+from onegate.lab.tasks import TASKS
 from tests.lab.report import synthetic
 from tests.lab.report.reading import Cell, ReadPage
 
@@ -75,7 +73,7 @@ def test_changes_of_a_recipe_are_told_in_a_note(page: ReadPage) -> None:
     assert [row[0].text for row in rows] == ["flow, GRU1", "flow, MGU1"]
     named = recipe("mnist_pixels", "flow", "mgu")
     told = (
-        f"1 flow, but data.train 10,000 (not {named.data.train:,}), "
+        f"1 flow, but data.train 10,000 (not {vars(named.data)['train']:,}), "
         f"length 0.8 (not {named.length:g})"
     )
     assert section.text.count(told) == 1
@@ -106,7 +104,7 @@ def test_table_2_has_every_published_value_in_its_place(everything: Path, page: 
         for position, (quantity, unit) in enumerate(order):
             pair = row[1 + 2 * position], row[2 + 2 * position]
             cells[quantity, unit, int(row[0].text)] = pair
-    published = [p for p in PUBLISHED if p.task == "ptb"]
+    published = TASKS["ptb"].published
     assert len(cells) == len(published) == 42
     found = means(everything)
     for p in published:
@@ -122,10 +120,9 @@ def test_parameters_are_counted_in_both_ways(page: ReadPage) -> None:
     headings = [cell.text for cell in table.rows[1]]
     assert headings[2:] == ["stated", "counted so", "exact"] * 2
     rows = {(row[0].text, row[1].values[0]): row[2:] for row in table.rows[2:]}
-    for stated in STATED_COUNTS:
+    for task, stated in [(t, one) for t in TASKS.values() for one in t.counts]:
         if stated.unit != "scrn":
-            task = stated.task.replace(" ", "_").replace("penn_treebank", "ptb")
-            row = rows[SUBJECTS[task].title, stated.hidden_size]
+            row = rows[task.title, stated.hidden_size]
             cells = row[:3] if stated.unit == "gru" else row[3:]
             assert cells[0].values == cells[1].values == [stated.stated]
     # G n (n + d + 1): both directions of the adding problem; both layers of Penn TreeBank.

@@ -10,6 +10,7 @@ from onegate.lab import files, report
 from onegate.lab.cli import main
 from onegate.lab.recipes import recipe
 from onegate.lab.report import ReportError
+from onegate.lab.report.provenance import seconds
 from onegate.lab.runs import RunFolder
 from tests.lab.report import synthetic
 
@@ -115,3 +116,12 @@ def test_the_command_prints_the_pages_path(
     assert main(["report"]) == 0
     assert capsys.readouterr().out == "report/index.html\n"
     assert (tmp_path / "report" / "index.html").is_file()
+
+
+@pytest.mark.parametrize(
+    ("value", "text"),
+    [(0.5, "0.5 s"), (99.4, "99.4 s"), (119.7, "2 min"), (250, "4 min 10 s"), (3600, "1 h"),
+     (7505, "2 h 5 min")],
+)  # fmt: skip
+def test_durations(value: float, text: str) -> None:
+    assert seconds(value) == text

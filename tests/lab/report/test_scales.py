@@ -10,7 +10,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from onegate.lab.report.scales import scale
-from onegate.lab.report.subjects import ACCURACY, MSE
+from onegate.lab.tasks import ACCURACY, MSE
 
 
 def axes_with(values: list[float], direction: Literal["x", "y"]) -> Axes:

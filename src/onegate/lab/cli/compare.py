@@ -8,7 +8,7 @@ from pathlib import Path
 from rich.console import Console
 from rich.table import Table
 
-from onegate.lab import compare, recipes, report
+from onegate.lab import compare, report, tasks
 from onegate.lab.cli.options import (
     add_seed_count,
     add_settings,
@@ -22,9 +22,9 @@ from onegate.lab.train import session as training
 
 def register(parser: argparse.ArgumentParser) -> None:
     """Adds the command's options."""
-    parser.add_argument("task", help=f"one of {', '.join(recipes.TASKS)}")
+    parser.add_argument("task", help=f"one of {', '.join(tasks.TASKS)}")
     parser.add_argument("--units", nargs="+", default=["mgu", "gru"], help="default: mgu gru")
-    parser.add_argument("--recipe", default="tuned", help="default: tuned")
+    parser.add_argument("--recipe", help="default: tuned")
     add_seed_count(parser, default=3)
     parser.add_argument(
         "--match",
@@ -45,7 +45,7 @@ def run(args: argparse.Namespace) -> int:
     training.use_threads(args.threads)
     request = compare.Request(
         args.task,
-        args.recipe,
+        args.recipe or tasks.get(args.task).usual,
         tuple(args.units),
         seeds,
         args.match,

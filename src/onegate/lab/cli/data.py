@@ -15,6 +15,7 @@ from onegate.lab.data.files import complete, fetch
 from onegate.lab.data.folders import data_folders, locate
 from onegate.lab.data.sources import SOURCES, Source
 from onegate.lab.data.verification import Finding, verify
+from onegate.lab.tasks import TASKS
 
 
 def register(parser: argparse.ArgumentParser) -> None:
@@ -39,7 +40,11 @@ def register(parser: argparse.ArgumentParser) -> None:
 
 def _list(_: argparse.Namespace) -> int:
     rows = [_row(source) for source in SOURCES.values()]
-    rows.append(("adding", "here", "", "", "Adding problem, generated from a seed"))
+    rows += [
+        (task.name, "here", "", "", f"{task.title}, generated from a seed")
+        for task in TASKS.values()
+        if task.generated
+    ]
     _print_rows(("name", "files", "MB", "parsed", "data set"), rows)
     print("looked in " + ", then ".join(map(str, data_folders())))
     for source in SOURCES.values():

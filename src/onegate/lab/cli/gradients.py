@@ -5,16 +5,16 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
-from onegate.lab import recipes
 from onegate.lab.cli.options import add_settings, add_threads
 from onegate.lab.cli.warning_lines import plain_warnings
+from onegate.lab.tasks import TASKS
 from onegate.lab.train import session as training
 
 
 def register(parser: argparse.ArgumentParser) -> None:
     """Adds the command's options."""
-    parser.add_argument("task", choices=recipes.TASKS, metavar="task",
-                        help=f"one of {', '.join(recipes.TASKS)}")  # fmt: skip
+    parser.add_argument("task", choices=TASKS, metavar="task",
+                        help=f"one of {', '.join(TASKS)}")  # fmt: skip
     parser.add_argument(
         "--units", nargs="+", default=[], metavar="UNIT", help="units as they start training"
     )
@@ -22,7 +22,7 @@ def register(parser: argparse.ArgumentParser) -> None:
         "--runs", nargs="+", type=Path, default=[], metavar="RUN",
         help="runs of the task, before and after training",
     )  # fmt: skip
-    parser.add_argument("--recipe", default="tuned", help="how units start (default: tuned)")
+    parser.add_argument("--recipe", help="how units start (default: tuned)")
     add_settings(parser)
     parser.add_argument(
         "-o", dest="out", type=Path, default=Path("gradients"),

@@ -12,6 +12,7 @@ from rich.table import Table
 from onegate.lab import recipes
 from onegate.lab.cli.options import add_settings
 from onegate.lab.recipes import RecipeError
+from onegate.lab.tasks import TASKS
 
 
 def register(parser: argparse.ArgumentParser) -> None:
@@ -29,8 +30,8 @@ def register(parser: argparse.ArgumentParser) -> None:
 def list_all(_: argparse.Namespace) -> int:
     """Prints every task's recipes with a line each."""
     table = _table("recipe", "what it is")
-    for task, by_name in recipes.RECIPES.items():
-        for name in by_name:
+    for task, kind in TASKS.items():
+        for name in kind.recipes:
             table.add_row(f"{task}/{name}", recipes.summary(task, name))
     _print(table)
     return 0

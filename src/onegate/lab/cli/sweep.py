@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 
-from onegate.lab import recipes, sweep
+from onegate.lab import sweep, tasks
 from onegate.lab.cli.options import add_settings, add_threads_of_runs
 from onegate.lab.cli.warning_lines import plain_warnings
 from onegate.lab.recipes import RecipeError
@@ -29,7 +29,7 @@ def register(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "tasks",
         nargs="+", metavar="TASK",
-        help=f"of {', '.join(recipes.TASKS)}; or one .toml file with the whole grid",
+        help=f"of {', '.join(tasks.TASKS)}; or one .toml file with the whole grid",
     )  # fmt: skip
     parser.add_argument("--units", nargs="+", help="default: mgu gru")
     parser.add_argument("--hidden", nargs="+", type=int, help="default: the recipe's")

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from onegate.lab import StoppedError, recipes
+from onegate.lab import StoppedError, recipes, tasks
 from onegate.lab.cli.options import add_settings, add_threads
 from onegate.lab.cli.warning_lines import plain_warnings
 from onegate.lab.recipes import Recipe
@@ -20,7 +20,7 @@ from onegate.lab.train.progress import Observer
 
 def register(parser: argparse.ArgumentParser) -> None:
     """Adds the command's options."""
-    parser.add_argument("task", nargs="?", help=f"one of {', '.join(recipes.TASKS)}")
+    parser.add_argument("task", nargs="?", help=f"one of {', '.join(tasks.TASKS)}")
     parser.add_argument("--unit", help="see `onegate units` (default: mgu)")
     parser.add_argument("--recipe", help="see `onegate recipes` (default: tuned)")
     add_settings(parser)
@@ -94,7 +94,7 @@ def _recipe(args: argparse.Namespace) -> Recipe:
     if args.task is None:
         if not (args.resume and args.folder):
             raise RunError(
-                f"which task? One of {', '.join(recipes.TASKS)}, "
+                f"which task? One of {', '.join(tasks.TASKS)}, "
                 "or --run FOLDER --resume to go on with a run"
             )
         if args.unit or args.recipe or args.settings:
@@ -103,5 +103,5 @@ def _recipe(args: argparse.Namespace) -> Recipe:
         if not kept.has_run():
             raise RunError(f"{args.folder} holds no run to resume: recipe.json is missing")
         return kept.recipe()
-    named = recipes.recipe(args.task, args.recipe or "tuned", args.unit or "mgu")
+    named = recipes.recipe(args.task, args.recipe, args.unit or "mgu")
     return recipes.override(named, args.settings)

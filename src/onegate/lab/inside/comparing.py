@@ -12,8 +12,7 @@ from onegate.lab.inside.plots import Line, gradients_figure
 from onegate.lab.inside.runs import InspectError, initial_model, open_run
 from onegate.lab.pages import canvas, figures
 from onegate.lab.report.groups import display
-from onegate.lab.report.subjects import SUBJECTS
-from onegate.lab.tasks import Task
+from onegate.lab.tasks import Loaded
 from onegate.lab.train.models import TaskModel
 
 
@@ -22,7 +21,7 @@ def write(
     units: Sequence[str],
     runs: Sequence[Path],
     out: Path,
-    recipe: str = "tuned",
+    recipe: str | None = None,
     settings: Sequence[str] = (),
 ) -> Path:
     """Writes gradients-<task> as SVG, PNG and CSV into a folder; returns the path of the SVG.
@@ -46,7 +45,7 @@ def write(
     if not lines:
         raise InspectError("give units with --units, runs with --runs, or both")
     caption = (
-        f"{SUBJECTS[task].title}: norm of dL/dh[t] at each step, mean over {SEQUENCES} sequences "
+        f"{tasks.get(task).title}: norm of dL/dh[t] at each step, mean over {SEQUENCES} sequences "
         "of the test set; the forward direction of the last layer. Logarithmic."
     )
     with canvas.style():
@@ -55,7 +54,7 @@ def write(
     return out / f"{drawn.name}.svg"
 
 
-def _norms(task: Task, model: TaskModel) -> Mapping[str, Numbers]:
+def _norms(task: Loaded, model: TaskModel) -> Mapping[str, Numbers]:
     """By state, of the last layer's forward pass."""
     numbers = range(min(SEQUENCES, examples.count(task)))
     return gradient_norms(task, model, numbers)[f"l{model.recurrent.num_layers - 1}"]

@@ -3,54 +3,27 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import Literal
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 from torch import Tensor
 
-from onegate.lab import data
-from onegate.lab.data import randomness
+from onegate.lab import tasks
 from onegate.lab.inside.runs import InspectError
-from onegate.lab.recipes import Recipe
-from onegate.lab.recipes.recipe import ImdbData, MnistData
-from onegate.lab.tasks import Batch, ExampleTask, Task, TextTask
+from onegate.lab.tasks import Batch, Loaded, LoadedExamples, LoadedText, View
 from onegate.lab.train.models import TaskModel
 from onegate.nn.cells import States
 
-IMAGE_SIDE = 28
 
-
-@dataclass(frozen=True, eq=False)
-class View:
-    """An example as a reader sees it.
-
-    kind: `image` has the pixels (28, 28), 0 to 1, and for each step the numbers of those that it
-        reads; `numbers` has a number a step, and which of them are marked; `words` a word a step.
-    """
-
-    number: int
-    steps: int
-    kind: Literal["image", "numbers", "words"]
-    answer: str
-    image: NDArray[np.float32] | None = None
-    pixels: NDArray[np.int64] | None = None
-    numbers: NDArray[np.float32] | None = None
-    marked: NDArray[np.bool_] | None = None
-    words: tuple[str, ...] = ()
-
-
-def count(task: Task) -> int:
+def count(task: Loaded) -> int:
     """How many examples the test set has; of a text these are segments of its columns."""
-    if isinstance(task, TextTask):
+    if isinstance(task, LoadedText):
         return _whole_segments(task) * _columns(task)
-    assert isinstance(task, ExampleTask)
+    assert isinstance(task, LoadedExamples)
     return len(task.sets["test"])
 
 
-def check(task: Task, numbers: Sequence[int]) -> None:
+def check(task: Loaded, numbers: Sequence[int]) -> None:
     """Refuses numbers of examples that the test set has not."""
     total = count(task)
     for number in numbers:
@@ -61,14 +34,14 @@ def check(task: Task, numbers: Sequence[int]) -> None:
             )
 
 
-def of_digits(recipe: Recipe, task: Task, digits: Sequence[int]) -> list[int]:
+def of_digits(task: Loaded, digits: Sequence[int]) -> list[int]:
     """For each digit the number of its first example; for tasks whose inputs are images."""
-    if not isinstance(recipe.data, MnistData):
+    if not tasks.get(task.recipe.task).digits:
         raise InspectError(
-            f"--digits is for tasks that read images of digits, and {recipe.task} has none; "
+            f"--digits is for tasks that read images of digits, and {task.recipe.task} has none; "
             "choose by number with --examples"
         )
-    assert isinstance(task, ExampleTask)
+    assert isinstance(task, LoadedExamples)
     labels = task.sets["test"].targets
     found = []
     for digit in digits:
@@ -80,12 +53,12 @@ def of_digits(recipe: Recipe, task: Task, digits: Sequence[int]) -> list[int]:
     return found
 
 
-def batch(task: Task, model: TaskModel, numbers: Sequence[int]) -> tuple[Batch, States | None]:
+def batch(task: Loaded, model: TaskModel, numbers: Sequence[int]) -> tuple[Batch, States | None]:
     """The chosen examples side by side, and the states to start from (of a text: those carried)."""
     check(task, numbers)
-    if isinstance(task, TextTask):
+    if isinstance(task, LoadedText):
         return _text_batch(task, model, numbers)
-    assert isinstance(task, ExampleTask)
+    assert isinstance(task, LoadedExamples)
     return task.sets["test"].batch(np.array(numbers, dtype=np.int64)), None
 
 
@@ -99,7 +72,7 @@ def loss_at_the_end(model: TaskModel, chosen: Batch, state: States | None) -> Te
 
 
 @torch.no_grad()
-def answers(model: TaskModel, chosen: Batch, state: States | None) -> list[str]:
+def answers(task: Loaded, model: TaskModel, chosen: Batch, state: States | None) -> list[str]:
     """What a model makes of each of the examples, in words."""
     if chosen.targets.dim() == 2:
         outputs, _ = model(chosen.inputs, state)
@@ -109,25 +82,22 @@ def answers(model: TaskModel, chosen: Batch, state: States | None) -> list[str]:
         ).view_as(chosen.targets)
         return [f"perplexity {value:,.0f} here" for value in losses.mean(0).exp().tolist()]
     outputs = model(chosen.inputs, chosen.lengths)
-    if outputs.shape[1] == 1:
-        return [f"answers {value:.3f}" for value in outputs[:, 0].tolist()]
-    classes = outputs.argmax(1).tolist()
-    if outputs.shape[1] == 2:
-        return [f"judges it {('negative', 'positive')[each]}" for each in classes]
-    return [f"reads it as {each}" for each in classes]
+    kind = tasks.get(task.recipe.task)
+    found = outputs[:, 0] if kind.metric.objective == "value" else outputs.argmax(1)
+    return [f"{kind.says} {kind.told(value)}" for value in found.tolist()]
 
 
-def _whole_segments(task: TextTask) -> int:
+def _whole_segments(task: LoadedText) -> int:
     return (len(task.columns["test"]) - 1) // task.steps
 
 
-def _columns(task: TextTask) -> int:
+def _columns(task: LoadedText) -> int:
     return int(task.columns["test"].shape[1])
 
 
 @torch.no_grad()
 def _text_batch(
-    task: TextTask, model: TaskModel, numbers: Sequence[int]
+    task: LoadedText, model: TaskModel, numbers: Sequence[int]
 ) -> tuple[Batch, States | None]:
     """Example n is column n % B of segment n // B; all segments before it are read first."""
     width = _columns(task)
@@ -160,61 +130,12 @@ def _column(model: TaskModel, state: States | None, column: int) -> list[Tensor]
     return [each[:, column] for each in ((state,) if isinstance(state, Tensor) else state)]
 
 
-def views(recipe: Recipe, task: Task, numbers: Sequence[int], chosen: Batch) -> list[View]:
+def views(task: Loaded, numbers: Sequence[int], chosen: Batch) -> list[View]:
     """The chosen examples as a reader sees them."""
-    show = _Show(recipe, task, chosen)
-    return [show(place, number) for place, number in enumerate(numbers)]
-
-
-class _Show:
-    def __init__(self, recipe: Recipe, task: Task, chosen: Batch) -> None:
-        self.recipe, self.task, self.batch = recipe, task, chosen
-        self.words: tuple[str, ...] = ()
-        if recipe.task == "ptb":
-            self.words = data.ptb().vocabulary
-        elif isinstance(recipe.data, ImdbData) and recipe.data.input == "words":
-            known = data.imdb().vocabulary[: recipe.data.vocabulary]
-            self.words = ("\N{MIDDLE DOT}", "<unknown>", *known)
-
-    def __call__(self, place: int, number: int) -> View:
-        lengths = self.batch.lengths
-        steps = len(self.batch.inputs) if lengths is None else int(lengths[place])
-        read = self.batch.inputs[:steps, place]
-        if isinstance(self.recipe.data, MnistData):
-            return self._image(number, read)
-        if self.words:
-            words = tuple(self.words[word] for word in read.tolist())
-            answer = ""
-            if self.recipe.task != "ptb":
-                answer = "positive" if self.batch.targets[place] else "negative"
-            return View(number, steps, "words", answer, words=words)
-        values = read[:, 0].numpy()
-        if self.recipe.task == "adding":
-            target = float(self.batch.targets[place])
-            marked = (read[:, 1] > 0).numpy()
-            return View(
-                number, steps, "numbers", f"sum {target:.3f}", numbers=values, marked=marked
-            )
-        answer = "positive" if self.batch.targets[place] else "negative"
-        return View(number, steps, "numbers", answer, numbers=values)
-
-    def _image(self, number: int, read: Tensor) -> View:
-        asked = self.recipe.data
-        assert isinstance(asked, MnistData)
-        size = IMAGE_SIDE * IMAGE_SIDE
-        permuted = self.recipe.task == "mnist_permuted"
-        order = randomness.order(size, asked.permutation_seed) if permuted else np.arange(size)
-        pixels = np.empty(size, np.float32)
-        pixels[order] = read.reshape(-1).numpy()
-        low, high = pixels.min(), pixels.max()
-        image = (pixels - low) / max(high - low, 1e-6)
-        assert isinstance(self.task, ExampleTask)
-        digit = int(self.task.sets["test"].targets[number])
-        return View(
-            number,
-            len(read),
-            "image",
-            f"digit {digit}",
-            image=image.reshape(IMAGE_SIDE, IMAGE_SIDE),
-            pixels=order.reshape(len(read), -1),
-        )
+    kind, options = tasks.get(task.recipe.task), task.recipe.data
+    found = []
+    for place, number in enumerate(numbers):
+        steps = len(chosen.inputs) if chosen.lengths is None else int(chosen.lengths[place])
+        target = chosen.targets[..., place]
+        found.append(kind.view(options, number, chosen.inputs[:steps, place], target))
+    return found

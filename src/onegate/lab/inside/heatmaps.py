@@ -12,11 +12,11 @@ from matplotlib.axes import Axes
 from matplotlib.colors import LinearSegmentedColormap
 from numpy.typing import NDArray
 
-from onegate.lab.inside.examples import View
 from onegate.lab.inside.measures import PassMeasures
 from onegate.lab.inside.plots import pass_label
 from onegate.lab.pages import canvas
 from onegate.lab.pages.figures import Figure, Row, finished
+from onegate.lab.tasks import View
 from onegate.ops import is_gate
 from onegate.probe.traces import Pass, named_values
 from onegate.properties import gates

@@ -10,7 +10,7 @@ import torch
 from numpy.typing import NDArray
 
 from onegate.lab.inside import examples
-from onegate.lab.tasks import Task
+from onegate.lab.tasks import Loaded
 from onegate.lab.train.models import TaskModel
 from onegate.probe.gradients import through_time
 from onegate.probe.jacobians import lyapunov_exponents, step_jacobians
@@ -63,7 +63,7 @@ class PassMeasures:
         return float(self.exponents.mean())
 
 
-def measure(task: Task, model: TaskModel, sequences: int = SEQUENCES) -> dict[str, PassMeasures]:
+def measure(task: Loaded, model: TaskModel, sequences: int = SEQUENCES) -> dict[str, PassMeasures]:
     """Measures a model on the first examples of the test set, pass by pass."""
     numbers = range(min(sequences, examples.count(task)))
     chosen, state = examples.batch(task, model, numbers)
@@ -74,7 +74,7 @@ def measure(task: Task, model: TaskModel, sequences: int = SEQUENCES) -> dict[st
 
 
 def gradient_norms(
-    task: Task, model: TaskModel, numbers: Sequence[int]
+    task: Loaded, model: TaskModel, numbers: Sequence[int]
 ) -> dict[str, dict[str, Numbers]]:
     """The norm of dL/dh[t] by pass and state, (T,), mean over the examples that reach t."""
     chosen, state = examples.batch(task, model, numbers)

@@ -12,13 +12,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from onegate.lab.inside import pictures
-from onegate.lab.inside.examples import View
 from onegate.lab.inside.measures import PassMeasures
 from onegate.lab.inside.plots import Measured, pass_label
 from onegate.lab.pages.figures import Figure, element, links
 from onegate.lab.pages.markup import Column, Markup, Table, code, document, joined, tag
-from onegate.lab.report.subjects import SUBJECTS
 from onegate.lab.runs import Run
+from onegate.lab.tasks import TASKS, View
 from onegate.language import Graph
 from onegate.probe.memory import Keeping
 
@@ -80,7 +79,7 @@ _JACOBIANS = (
 
 
 def _file(name: str) -> str:
-    return resources.files("onegate.probe").joinpath(name).read_text(encoding="utf-8")
+    return resources.files("onegate.lab.inside").joinpath(name).read_text(encoding="utf-8")
 
 
 def _data(content: Mapping[str, Any]) -> Markup:
@@ -89,7 +88,7 @@ def _data(content: Mapping[str, Any]) -> Markup:
 
 
 def _header(title: str, runs: Sequence[Shown]) -> Markup:
-    subject = SUBJECTS[runs[0].run.recipe.task]
+    subject = TASKS[runs[0].run.recipe.task]
     links = [
         ("explore", "Step by step"), ("gates", "Gates"), ("memory", "Memory"),
         ("gradients", "Gradients"), ("jacobians", "Jacobian"),
@@ -106,7 +105,7 @@ def _header(title: str, runs: Sequence[Shown]) -> Markup:
 
 
 def _described(shown: Shown) -> Markup:
-    run, metric = shown.run, SUBJECTS[shown.run.recipe.task].metric
+    run, metric = shown.run, TASKS[shown.run.recipe.task].metric
     recipe = run.recipe
     said = [
         f": {recipe.model.hidden_size} units, recipe {recipe.name}, seed {recipe.seed}, ",

@@ -10,10 +10,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from onegate.lab.inside.examples import View
 from onegate.lab.inside.heatmaps import Shown, shown_values
 from onegate.lab.inside.measures import PassMeasures
 from onegate.lab.inside.plots import pass_label
+from onegate.lab.tasks import View
 from onegate.probe.traces import Pass
 
 # Shares of the range of a value: 255 steps are finer than a screen shows.

@@ -10,7 +10,7 @@ import torch
 from onegate.lab import tasks
 from onegate.lab.recipes import Recipe
 from onegate.lab.runs import Run, RunError
-from onegate.lab.tasks import Task
+from onegate.lab.tasks import Loaded
 from onegate.lab.train import models
 from onegate.lab.train.checkpoints import CheckpointError
 from onegate.lab.train.models import TaskModel
@@ -25,7 +25,7 @@ class OpenRun:
     """A run, its task, and its model: as the seed made it, and as training left it."""
 
     run: Run
-    task: Task
+    task: Loaded
     initial: TaskModel
     trained: TaskModel
 
@@ -58,7 +58,7 @@ def open_run(folder: Path) -> OpenRun:
     return OpenRun(run, task, initial_model(run.recipe, task), trained)
 
 
-def initial_model(recipe: Recipe, task: Task) -> TaskModel:
+def initial_model(recipe: Recipe, task: Loaded) -> TaskModel:
     """The model with which training of a recipe starts, ready to be evaluated."""
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(recipe.seed)

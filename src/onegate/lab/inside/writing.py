@@ -15,7 +15,7 @@ from onegate.lab.inside.plots import Measured
 from onegate.lab.inside.runs import InspectError, OpenRun, open_run
 from onegate.lab.pages import figures
 from onegate.lab.report.groups import display
-from onegate.lab.tasks import Batch, Task
+from onegate.lab.tasks import Batch, Loaded
 from onegate.lab.train.models import TaskModel
 from onegate.probe.traces import Pass, traced
 
@@ -50,7 +50,7 @@ def write(
     after = [_read(run.task, run.trained, chosen) for run in runs]
     _require_same_examples(runs, after)
     before = [_read(run.task, run.initial, chosen) for run in runs]
-    views = examples.views(runs[0].recipe, runs[0].task, chosen, after[0].batch)
+    views = examples.views(runs[0].task, chosen, after[0].batch)
     measured = [
         Measured(label, key, measure(run.task, run.initial), measure(run.task, run.trained))
         for run, (label, key) in zip(runs, _labels(runs), strict=True)
@@ -99,8 +99,8 @@ def _require_same_examples(runs: Sequence[OpenRun], readings: Sequence[_Reading]
 
 def _chosen(runs: Sequence[OpenRun], numbers: Sequence[int], digits: Sequence[int]) -> list[int]:
     """The numbers of the examples, as many as the page has room for."""
-    recipe, task = runs[0].recipe, runs[0].task
-    chosen = [*numbers, *(examples.of_digits(recipe, task, digits) if digits else ())]
+    task = runs[0].task
+    chosen = [*numbers, *(examples.of_digits(task, digits) if digits else ())]
     chosen = list(dict.fromkeys(chosen))
     examples.check(task, chosen)
     # The longest of some stands for all.
@@ -127,7 +127,7 @@ def _labels(runs: Sequence[OpenRun]) -> list[tuple[str, str]]:
 
 
 @torch.no_grad()
-def _read(task: Task, model: TaskModel, numbers: Sequence[int]) -> _Reading:
+def _read(task: Loaded, model: TaskModel, numbers: Sequence[int]) -> _Reading:
     batch, state = examples.batch(task, model, numbers)
     passes = traced(model.recurrent, lambda: model.score(batch, state))
-    return _Reading(batch, passes, examples.answers(model, batch, state))
+    return _Reading(batch, passes, examples.answers(task, model, batch, state))

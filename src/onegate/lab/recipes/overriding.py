@@ -7,8 +7,16 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import fields, is_dataclass
 from typing import Any
 
-from onegate.lab.recipes.fields import RecipeError, kinds, parse
-from onegate.lab.recipes.recipe import DATA, TASKS, Model, Optimizer, Recipe, Schedule
+from onegate.lab.recipes.recipe import (
+    Model,
+    Optimizer,
+    Recipe,
+    RecipeError,
+    Schedule,
+    kinds,
+    parse,
+    shown,
+)
 
 # What names a run's subject is chosen by its own options, not by --set.
 _FIXED = ("task", "name", "reasons")
@@ -112,10 +120,15 @@ def _plain(value: Any) -> Any:
 
 def from_json(content: Mapping[str, Any]) -> Recipe:
     """The recipe that `to_json` wrote; what is missing, unknown or not allowed is named."""
-    task = str(content.get("task"))
-    if task not in DATA:
-        raise RecipeError(f"task={task!r}: expected one of {', '.join(TASKS)}")
-    parts = {"data": DATA[task], "model": Model, "optimizer": Optimizer, "schedule": Schedule}
+    from onegate.lab import tasks  # see Recipe
+
+    task = content.get("task")
+    if not isinstance(task, str) or task not in tasks.TASKS:
+        raise RecipeError(f"task={shown(task)}: expected one of {tasks.known()}")
+    parts = {
+        "data": tasks.get(task).options, "model": Model, "optimizer": Optimizer,
+        "schedule": Schedule,
+    }  # fmt: skip
     values = dict(content)
     for name, kind in parts.items():
         if isinstance(values.get(name), Mapping):
@@ -131,7 +144,7 @@ def _build(kind: type, content: Mapping[str, Any], prefix: str) -> Any:
         if name not in known:
             near = difflib.get_close_matches(name, known, 1)
             hint = f"did you mean {prefix}{near[0]}?" if near else f"known: {', '.join(known)}"
-            raise RecipeError(f"a recipe has no field {prefix}{name}; {hint}")
+            raise RecipeError(f"a recipe has no field {shown(prefix + name)}; {hint}")
     try:
         return kind(**content)
     except RecipeError as error:

@@ -1,131 +1,150 @@
 """A recipe: the frozen, complete description of one training run.
 
-Recipes hold data and nothing else: no tensors, no files, no models. A unit is named by a string.
-A variant of a recipe replaces fields (`onegate.lab.recipes.overriding`).
+Recipes hold data and nothing else: no tensors, no files, no models. A unit and a task are named by
+a string. A variant of a recipe replaces fields (`onegate.lab.recipes.overriding`).
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
-from types import MappingProxyType
-from typing import Annotated, Any, Literal
+from dataclasses import dataclass, field, fields, is_dataclass
+from types import UnionType
+from typing import Annotated, Any, Literal, get_args, get_origin, get_type_hints
 
-from onegate.lab.recipes.fields import (
-    BelowOne,
-    Checked,
-    Count,
-    Natural,
-    NotNegative,
-    Positive,
-    Range,
-    RecipeError,
-    Share,
-)
+_MOST_SHOWN = 200
+
+
+class RecipeError(ValueError):
+    """A recipe, or a value given for one of its fields, makes no sense."""
 
 
 @dataclass(frozen=True)
-class AddingData(Checked):
-    """The adding problem: generated sequences of random numbers, two of them marked.
+class Range:
+    """Numbers from `low` to `high`; `above` leaves out `low` itself."""
 
-    variant: `paper` marks with +1 and puts -1 at both ends; `released` is the authors' code (marks
-        0 or 1, inputs and targets centred).
-    shortest, longest: lengths, both included (`released`: the longest is never reached).
-    """
+    low: float
+    high: float = float("inf")
+    above: bool = False
 
-    variant: Literal["paper", "released"] = "paper"
-    shortest: Annotated[int, Range(10)] = 50
-    longest: Annotated[int, Range(10)] = 55
-    train: Count = 10_000
-    valid: Count = 1_000
-    test: Count = 1_000
-    seed: Natural = 0
+    def __contains__(self, value: float) -> bool:
+        return (self.low < value if self.above else self.low <= value) and value <= self.high
+
+    def __str__(self) -> str:
+        low = f"a number above {self.low:g}" if self.above else f"a number of at least {self.low:g}"
+        return low if self.high == float("inf") else f"{low} and at most {self.high:g}"
+
+
+@dataclass(frozen=True)
+class Identifier:
+    """Names that files, pages and commands can bear: as Python's, if `hyphens` with hyphens."""
+
+    hyphens: bool = False
+    longest: int = 100
+
+    def __contains__(self, value: str) -> bool:
+        plain = value[:1] + value[1:].replace("-", "_") if self.hyphens else value
+        return len(value) <= self.longest and plain.isidentifier()
+
+    def __str__(self) -> str:
+        letters = "letters, digits, _ and -" if self.hyphens else "letters, digits and _"
+        return f"a name of {letters} that begins with a letter"
+
+
+_WHOLE = 2**63 - 1  # what 64 bits hold
+Count = Annotated[int, Range(1, _WHOLE)]
+Natural = Annotated[int, Range(0, _WHOLE)]
+Finite = Annotated[float, Range(-1e30, 1e30)]  # JSON has no infinity and no NaN
+Positive = Annotated[float, Range(0, 1e30, above=True)]
+NotNegative = Annotated[float, Range(0, 1e30)]
+Share = Annotated[float, Range(0, 1)]
+BelowOne = Annotated[float, Range(0, 0.999_999)]
+
+
+class Checked:
+    """Base of the recipe's dataclasses: a value that its field does not allow is refused."""
 
     def __post_init__(self) -> None:
-        super().__post_init__()
-        if self.longest < self.shortest:
-            raise RecipeError(f"longest={self.longest} is below shortest={self.shortest}")
+        for name, kind in kinds(type(self)).items():
+            problem = _problem(kind, getattr(self, name))
+            if problem:
+                raise RecipeError(f"{name}={shown(getattr(self, name))}: expected {problem}")
+
+
+def shown(value: Any) -> str:
+    """A value for a message: in one line, however long it is and whatever is in it."""
+    text = repr(value)
+    return text if len(text) <= _MOST_SHOWN else f"{text[:_MOST_SHOWN]}..."
+
+
+def kinds(recipe_class: type[Any]) -> Mapping[str, Any]:
+    """The type of each field of a recipe's dataclass, its range included."""
+    hints = get_type_hints(recipe_class, include_extras=True)
+    return {f.name: hints[f.name] for f in fields(recipe_class)}
+
+
+def _problem(kind: Any, value: Any) -> str:
+    """What was expected of `value`, empty if it is as it should be."""
+    if get_origin(kind) is Annotated:
+        plain, allowed = get_args(kind)
+        return _problem(plain, value) or ("" if value in allowed else str(allowed))
+    if get_origin(kind) is Literal:
+        choices = get_args(kind)
+        return "" if value in choices else f"one of {', '.join(choices)}"
+    if kind is float:
+        return "" if isinstance(value, (int, float)) and not _is_flag(value) else "a number"
+    if kind is int:
+        return "" if isinstance(value, int) and not _is_flag(value) else "a whole number"
+    if kind is bool:
+        return "" if _is_flag(value) else "true or false"
+    if kind is str:
+        return "" if isinstance(value, str) else "a text"
+    if get_origin(kind) is Mapping:
+        return _problem_of_mapping(get_args(kind), value)
+    parts = get_args(kind) if isinstance(kind, UnionType) else (kind,)
+    if all(is_dataclass(part) for part in parts) and not isinstance(value, parts):
+        return "an object with fields"
+    return ""
+
+
+def _problem_of_mapping(kinds: tuple[Any, ...], value: Any) -> str:
+    if not isinstance(value, Mapping):
+        return "an object with fields"
+    for key, inner in value.items():
+        if problem := _problem(kinds[0], key):
+            return f"{problem} instead of {shown(key)}"
+        if problem := _problem(kinds[1], inner):
+            return f"{problem} for {shown(key)}"
+    return ""
+
+
+def _is_flag(value: Any) -> bool:
+    return isinstance(value, bool)
+
+
+def parse(kind: Any, text: str) -> Any:
+    """The value that `text` from a command line means for a field of this type."""
+    if get_origin(kind) is Annotated:
+        kind = get_args(kind)[0]
+    if kind is bool:
+        flags = {"true": True, "yes": True, "1": True, "false": False, "no": False, "0": False}
+        return flags.get(text.lower(), text)
+    if kind in (int, float):
+        return _number(text, kind)
+    return text
+
+
+def _number(text: str, kind: type[int] | type[float]) -> int | float | str:
+    """A number if it is one; otherwise the text, which the field then refuses."""
+    try:
+        number = float(text.replace("_", ""))
+    except ValueError:
+        return text
+    return int(number) if kind is int and number.is_integer() else number
 
 
 @dataclass(frozen=True)
-class MnistData(Checked):
-    """MNIST digits as sequences; the task says whether by rows, pixels or permuted pixels.
-
-    train, valid: how many of the 60,000 training images are learned from, and how many are held
-        out for choosing.
-    scaling: `unit` keeps pixels within 0 and 1, `standard` gives them mean 0 and deviation 1.
-    permutation_seed: the order of pixels in `mnist_permuted`.
-    """
-
-    train: Count = 50_000
-    valid: Count = 10_000
-    test: Annotated[int, Range(1, 10_000)] = 10_000
-    scaling: Literal["unit", "standard"] = "unit"
-    permutation_seed: Natural = 0
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        _check_split(self.train, self.valid, 60_000, "MNIST has 60,000 training images")
-
-
-@dataclass(frozen=True)
-class ImdbData(Checked):
-    """IMDB reviews as sequences.
-
-    input: `words` are word numbers in the order of the text, for an embedding; the others feed
-        one number a step: `word_rank` the word's frequency rank in the order of the text,
-        `bag_index` and `bag_count` the pairs of the provided bag of words, `frequent_count` the
-        counts of the most frequent words, one step for each word.
-    length: steps that are kept. long: what becomes of longer texts: their first or last steps
-        are kept, or they are left out (from training and test alike).
-    padding: `masked` steps do not change the state; `zeros` are read like any other number.
-    vocabulary: words beyond this rank are one unknown word. scale: factor of the number fed in.
-    """
-
-    input: Literal["words", "word_rank", "bag_index", "bag_count", "frequent_count"] = "words"
-    length: Count = 128
-    long: Literal["first", "last", "drop"] = "first"
-    padding: Literal["masked", "zeros"] = "masked"
-    vocabulary: Annotated[int, Range(100, 89_527)] = 10_000
-    scale: Positive = 1.0
-    train: Count = 22_500
-    valid: Natural = 2_500
-    test: Annotated[int, Range(1, 25_000)] = 25_000
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        _check_split(self.train, self.valid, 25_000, "IMDB has 25,000 training reviews")
-
-
-@dataclass(frozen=True)
-class PtbData(Checked):
-    """Penn TreeBank: one long text in `batch_size` columns, read `steps` words at a time.
-
-    train: how many words of the training text are learned from.
-    """
-
-    steps: Count = 35
-    train: Annotated[int, Range(1_000, 929_589)] = 929_589
-
-
-def _check_split(train: int, valid: int, total: int, fact: str) -> None:
-    if train + valid > total:
-        raise RecipeError(f"train={train} and valid={valid} together exceed {total}: {fact}")
-
-
-Data = AddingData | MnistData | ImdbData | PtbData
-
-DATA: Mapping[str, type[Data]] = MappingProxyType(
-    {
-        "adding": AddingData,
-        "imdb": ImdbData,
-        "mnist_rows": MnistData,
-        "mnist_pixels": MnistData,
-        "mnist_permuted": MnistData,
-        "ptb": PtbData,
-    }
-)
-TASKS = tuple(DATA)
+class Options(Checked):
+    """What can be chosen about the data of a task; each has fields of its own."""
 
 
 @dataclass(frozen=True)
@@ -158,8 +177,8 @@ class Model(Checked):
     init: Literal["layer", "normal", "uniform", "orthogonal", "glorot", "forget_bias", "chrono"] = (
         "layer"
     )
-    init_value: float = 0.1
-    unit_options: Mapping[str, Any] = field(default_factory=dict)
+    init_value: Finite = 0.1
+    unit_options: Mapping[Annotated[str, Identifier()], Any] = field(default_factory=dict)
     engine: Literal["auto", "fused", "reference"] = "auto"
 
 
@@ -214,10 +233,10 @@ class Recipe(Checked):
     reasons: for fields, by dotted path, why they are what they are.
     """
 
-    task: Literal["adding", "imdb", "mnist_rows", "mnist_pixels", "mnist_permuted", "ptb"]
-    name: str
-    unit: str
-    data: Data
+    task: Annotated[str, Identifier()]
+    name: Annotated[str, Identifier(hyphens=True)]
+    unit: Annotated[str, Identifier()]
+    data: Options
     model: Model
     optimizer: Optimizer
     batch_size: Count
@@ -233,12 +252,10 @@ class Recipe(Checked):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if not isinstance(self.data, DATA[self.task]):
-            raise RecipeError(
-                f"data of {self.task} is {DATA[self.task].__name__}, got {type(self.data).__name__}"
-            )
+        from onegate.lab import tasks  # their files hold recipes, and so come after this one
+
+        tasks.get(self.task).check(self)
         self._check_clock()
-        self._check_model()
         self._check_choice()
 
     def _check_clock(self) -> None:
@@ -252,32 +269,10 @@ class Recipe(Checked):
         if self.schedule != Schedule():
             raise RecipeError("clock=flow_time needs a constant schedule without warmup")
 
-    def _check_model(self) -> None:
-        model, text = self.model, self.task == "ptb"
-        words = text or (isinstance(self.data, ImdbData) and self.data.input == "words")
-        if words and not model.embedding:
-            raise RecipeError("model.embedding=0: words need an embedding, give its width")
-        if model.embedding and not words:
-            raise RecipeError(
-                f"model.embedding={model.embedding}: the input of this task is numbers, not words; "
-                "set it to 0"
-            )
-        if text and (model.bidirectional or model.readout != "last"):
-            raise RecipeError(
-                "ptb predicts each word from the state before it: model.bidirectional must be "
-                "false and model.readout last"
-            )
-        for name in ("tie_embedding", "start_from_text"):
-            if getattr(model, name) and not text:
-                raise RecipeError(
-                    f"model.{name}=true: the head of {self.task} does not choose among words; "
-                    "set it to false"
-                )
-
     def _check_choice(self) -> None:
         if self.optimizer.kind == "nesterov" and not self.optimizer.momentum:
             raise RecipeError("optimizer.kind=nesterov needs optimizer.momentum above 0")
-        if self.chooses and isinstance(self.data, ImdbData) and not self.data.valid:
+        if self.chooses and not getattr(self.data, "valid", 1):
             raise RecipeError(
                 "keep=best and schedule.kind=plateau choose on a validation set: "
                 "data.valid must be above 0"

@@ -9,23 +9,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from onegate.lab import recipes
-from onegate.lab.recipes import RECIPES
 from onegate.lab.report.groups import Group
+from onegate.lab.tasks import TASKS, Axis
 
 Numbers = NDArray[np.float64]
-
-
-@dataclass(frozen=True)
-class Axis:
-    """An x axis: `column` of the metrics, divided by `unit`.
-
-    second: name and factor of an axis above that shows `factor * x`, if there is one.
-    """
-
-    column: str
-    label: str
-    unit: float = 1.0
-    second: tuple[str, float] | None = None
 
 
 @dataclass(frozen=True)
@@ -46,7 +33,8 @@ def axis(group: Group) -> Axis:
     The flow is shown at the paper's epochs: the recipe's whole flow time stands for the whole of
     the paper's training, of which the recipe `paper` has the number of epochs.
     """
-    if group.recipe.clock == "flow_time" and "flow" not in RECIPES[group.task]:
+    task = TASKS[group.task]
+    if group.recipe.clock == "flow_time" and not {"flow", "paper"} <= task.recipes.keys():
         return Axis("flow_time", "flow time s")
     if group.recipe.clock == "flow_time":
         flow, paper = (recipes.recipe(group.task, name, "mgu") for name in ("flow", "paper"))
@@ -57,11 +45,9 @@ def axis(group: Group) -> Axis:
             time_of_100_epochs,
             ("flow time s", time_of_100_epochs),
         )
-    if group.task == "ptb":
-        return Axis("epoch", "passes over the text (the paper's epoch / 1,316)")
-    if group.recipe.name == "paper" and group.task != "adding":
-        return Axis("epoch", "epoch / 100", 100.0)
-    return Axis("epoch", "epoch")
+    if group.recipe.name == "paper" and task.paper_axis:
+        return task.paper_axis
+    return task.axis
 
 
 def quantity(groups: Sequence[Group]) -> str | None:

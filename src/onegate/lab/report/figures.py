@@ -9,7 +9,7 @@ from onegate.lab.pages.figures import Figure, finished
 from onegate.lab.report import pareto, plots
 from onegate.lab.report.groups import Group, labels
 from onegate.lab.report.plots import Plot
-from onegate.lab.report.subjects import SUBJECTS
+from onegate.lab.tasks import TASKS
 
 # Of groups that differ in units, sizes and seeds alone.
 _COMPARING = (
@@ -73,6 +73,6 @@ def _alt(groups: Sequence[Group]) -> str:
         stated = group.published()
         paper = f" (paper: {stated.printed})" if stated else ""
         said.append(f"{label}: {group.metric.text(group.value)}{paper}")
-    subject = SUBJECTS[groups[0].task]
+    task = TASKS[groups[0].task]
     recipe = groups[0].recipe.name
-    return f"{subject.title}, recipe {recipe}, test {subject.metric.label}. {'; '.join(said)}."
+    return f"{task.title}, recipe {recipe}, test {task.metric.label}. {'; '.join(said)}."

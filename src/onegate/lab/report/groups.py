@@ -10,11 +10,9 @@ from functools import cached_property
 from typing import Any, NamedTuple
 
 from onegate.lab import recipes
-from onegate.lab.recipes import RECIPES, Recipe
-from onegate.lab.report import published
-from onegate.lab.report.published import Published
-from onegate.lab.report.subjects import SUBJECTS, Metric
+from onegate.lab.recipes import Recipe
 from onegate.lab.runs import Run
+from onegate.lab.tasks import TASKS, Metric, Published
 
 # The paper's two come first, its baseline before its proposal, as in its tables.
 PAPER_UNITS = ("gru", "mgu")
@@ -59,7 +57,7 @@ class Group:
     @property
     def metric(self) -> Metric:
         """What the task is judged by."""
-        return SUBJECTS[self.task].metric
+        return TASKS[self.task].metric
 
     @property
     def quantity(self) -> str:
@@ -92,7 +90,7 @@ class Group:
 
     def published(self, quantity: str | None = None) -> Published | None:
         """The paper's value for this task, unit and number of hidden units."""
-        return published.find(self.task, self.unit, self.hidden_size, quantity or self.quantity)
+        return TASKS[self.task].find(self.unit, self.hidden_size, quantity or self.quantity)
 
     @cached_property
     def named(self) -> Recipe | None:
@@ -161,10 +159,10 @@ def grouped(runs: Iterable[Run]) -> list[Group]:
 
 
 def _order(group: Group) -> tuple[Any, ...]:
-    names = list(RECIPES[group.task])
+    names = list(TASKS[group.task].recipes)
     name = group.recipe.name
     return (
-        list(SUBJECTS).index(group.task),
+        list(TASKS).index(group.task),
         names.index(name) if name in names else len(names),
         name,
         len(group.changes),

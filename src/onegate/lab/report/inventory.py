@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from onegate.lab import files
-from onegate.lab.report.subjects import SUBJECTS
 from onegate.lab.runs import Comparison, Run, RunError
+from onegate.lab.tasks import TASKS
 
 # A folder with any of these was meant to hold a run.
 _SIGNS = ("recipe.json", "status.json", "metrics.jsonl")
@@ -137,7 +137,7 @@ def _check(run: Run) -> None:
         raise RunError(f"status.json has state {run.state!r}, which no run has")
     if run.state != "done":
         return
-    quantity = f"test_{SUBJECTS[run.recipe.task].metric.name}"
+    quantity = f"test_{TASKS[run.recipe.task].metric.name}"
     value = run.result.get(quantity)
     if not isinstance(value, (int, float)) or not math.isfinite(value):
         raise RunError(f"status.json says done, but its {quantity} is {value!r}")

@@ -11,8 +11,7 @@ from onegate.lab.report import provenance, tables
 from onegate.lab.report.groups import PAPER_UNITS, Group, display
 from onegate.lab.report.inventory import Inventory, LeftOut
 from onegate.lab.report.provenance import Machines
-from onegate.lab.report.published import CITED, PUBLISHED
-from onegate.lab.report.subjects import SUBJECTS, Subject
+from onegate.lab.tasks import TASKS, Task
 
 _TITLE = "Minimal gated unit: the paper's experiments, measured again"
 
@@ -20,25 +19,30 @@ _TITLE = "Minimal gated unit: the paper's experiments, measured again"
 def build(groups: Sequence[Group], figures: Sequence[Figure], inventory: Inventory) -> str:
     """The whole page."""
     machines = Machines(inventory.finished)
+    shown = [t for t in TASKS.values() if "paper" in t.recipes or _of(t, groups)]
     sections = [
         _glance(groups),
-        *(_task(subject, groups, figures, inventory, machines) for subject in SUBJECTS.values()),
+        *(_task(task, groups, figures, inventory, machines) for task in shown),
         _times(groups, inventory),
         _parameters(),
         tag("section", tag("h2", "Machines and versions"), machines.table().html(), id="machines"),
         *_left_out(inventory),
     ]
     body = joined(
-        _header(inventory),
+        _header(shown, inventory),
         tag("main", *sections),
         tag("footer", tag("p", "Written by onegate report from the finished runs alone.")),
     )
     return document(_TITLE, body)
 
 
-def _header(inventory: Inventory) -> Markup:
+def _of(task: Task, groups: Sequence[Group]) -> list[Group]:
+    return [group for group in groups if group.task == task.name]
+
+
+def _header(shown: Sequence[Task], inventory: Inventory) -> Markup:
     links = [
-        *((subject.task, subject.title) for subject in SUBJECTS.values()),
+        *((task.name, task.title) for task in shown),
         ("times", "Time per epoch"),
         ("parameters", "Parameters"),
         ("machines", "Machines"),
@@ -93,47 +97,47 @@ def _glance(groups: Sequence[Group]) -> Markup:
 
 
 def _task(
-    subject: Subject,
+    task: Task,
     groups: Sequence[Group],
     figures: Sequence[Figure],
     inventory: Inventory,
     machines: Machines,
 ) -> Markup:
-    ours = [group for group in groups if group.task == subject.task]
+    ours = _of(task, groups)
     parts = [
-        tag("h2", subject.title),
-        tag("p", subject.about, " ", tag("span", subject.place or "", class_="place")),
-        _said_in_the_paper(subject),
+        tag("h2", task.title),
+        tag("p", task.about, " ", tag("span", task.place or "", class_="place")),
+        _said_in_the_paper(task),
     ]
-    drawn = [element(figure) for figure in figures if figure.section == subject.task]
+    drawn = [element(figure) for figure in figures if figure.section == task.name]
     if drawn:
         parts.append(tag("div", *drawn, class_="figures"))
     if ours:
         parts.append(tables.results(ours).html())
     for compared in inventory.comparisons:
-        if compared.task == subject.task:
+        if compared.task == task.name:
             parts.append(tables.comparison(compared, ours).html())
-    if subject.task == "ptb":
-        parts.append(tables.table_2(ours).html())
+    if task.sizes:
+        parts.append(tables.over_sizes(task, ours).html())
     if ours:
         parts.append(_was_run(ours, inventory, machines))
-    missing = provenance.not_run(subject.task, ours, inventory)
+    missing = provenance.not_run(task.name, ours, inventory)
     if missing:
         parts += [tag("h3", "Not run"), tag("ul", *(tag("li", prose(line)) for line in missing))]
-    return tag("section", *parts, id=subject.task)
+    return tag("section", *parts, id=task.name)
 
 
-def _said_in_the_paper(subject: Subject) -> Markup:
+def _said_in_the_paper(task: Task) -> Markup:
     """The end results that the paper states, and what it says beside them."""
-    quantity = f"test_{subject.metric.name}"
+    quantity = f"test_{task.metric.name}"
     stated = [
         f"{display(p.unit)} {p.printed}"
         for unit in PAPER_UNITS
-        for p in PUBLISHED
-        if (p.task, p.unit, p.quantity) == (subject.task, unit, quantity) and p.place != "Table 2"
+        for p in task.published
+        if (p.unit, p.quantity) == (unit, quantity) and not task.sizes
     ]
-    items = [f"Test {subject.metric.label}: {', '.join(stated)}."] if stated else []
-    items += [f"{_capital(c.text)} ({c.place})." for c in CITED if c.task == subject.task]
+    items = [f"Test {task.metric.label}: {', '.join(stated)}."] if stated else []
+    items += [f"{_capital(c.text)} ({c.place})." for c in task.cited]
     if not items:
         return Markup()
     return joined(tag("h3", "In the paper"), tag("ul", *(tag("li", item) for item in items)))
@@ -172,16 +176,19 @@ def _times(groups: Sequence[Group], inventory: Inventory) -> Markup:
 
 
 def _parameters() -> Markup:
+    ways = ", ".join(task.counting for task in TASKS.values() if task.counting)
+    unknown = [
+        f"How the {one.stated:,} parameters that it states for {display(one.unit)} with "
+        f"{one.hidden_size} units were counted, nobody knows."
+        for task in TASKS.values()
+        for one in task.counts
+        if not one.understood
+    ]
+    exact = "Exact: every number that the recurrent layers learn."
     return tag(
         "section",
         tag("h2", "Parameters"),
-        tag(
-            "p",
-            "The paper counts by task: for the adding problem with the initial state of each "
-            "direction, for Penn TreeBank the first of two layers with a second bias for each "
-            "matrix. Exact: every number that the recurrent layers learn. How the 48,200 "
-            "parameters that it states for SCRN with 100 units were counted, nobody knows.",
-        ),
+        tag("p", " ".join([f"The paper counts by task: {ways}.", exact, *unknown])),
         tables.parameters().html(),
         id="parameters",
     )

@@ -12,16 +12,16 @@ from numpy.typing import ArrayLike
 
 from onegate.lab.pages import canvas
 from onegate.lab.pages.figures import Row
-from onegate.lab.report.curves import Axis, Curve, axis, curve, quantity
+from onegate.lab.report.curves import Curve, axis, curve, quantity
 from onegate.lab.report.groups import PAPER_UNITS, Group, display, labels, plain
-from onegate.lab.report.published import TABLE_2_SIZES, find
 from onegate.lab.report.scales import scale
-from onegate.lab.report.subjects import SUBJECTS, Metric
+from onegate.lab.tasks import TASKS, Axis, Metric
 
 _MOST_CURVES = 8
 _LINES = ("-", (0, (3.7, 1.6)), (0, (6.4, 1.6, 1, 1.6)), (0, (4, 1.4, 1, 1.4, 1, 1.4)))
 _DOTTED = (0, (1.2, 1.6))
 _FEWEST_RANKED = 4
+_LAYERS = {2: "two", 3: "three"}
 
 LineStyle = str | tuple[int, tuple[float, ...]]
 
@@ -173,8 +173,9 @@ def _curve_rows(drawn: Sequence[Curve], named: Sequence[str], x_axis: Axis) -> I
 
 
 def over_sizes(groups: Sequence[Group]) -> Plot | None:
-    """The paper's Table 2 as a figure, with ours in it."""
-    if groups[0].task != "ptb" or len({g.hidden_size for g in groups}) < 2:
+    """The paper's table over sizes as a figure, with ours in it."""
+    task = TASKS[groups[0].task]
+    if not task.sizes or len({g.hidden_size for g in groups}) < 2:
         return None
     metric, measured = groups[0].metric, groups[0].quantity
     units = list(dict.fromkeys(g.unit for g in groups))
@@ -184,8 +185,8 @@ def over_sizes(groups: Sequence[Group]) -> Plot | None:
     for unit in units:
         color = colors[unit].light
         stated = [
-            (size, found.value) for size in TABLE_2_SIZES
-            if (found := find("ptb", unit, size, measured))
+            (size, found.value) for size in task.sizes
+            if (found := task.find(unit, size, measured))
         ]  # fmt: skip
         ours = sorted((g.hidden_size, g.value) for g in groups if g.unit == unit)
         if stated:
@@ -196,11 +197,14 @@ def over_sizes(groups: Sequence[Group]) -> Plot | None:
         axes.plot(*zip(*ours, strict=True), "-o", color=color, label=display(unit))
         rows += [(unit, size, "paper", measured, value) for size, value in stated]
         rows += [(unit, size, "measured", measured, value) for size, value in ours]
-    axes.set_xlabel("hidden units in each of two layers")
+    layers = groups[0].recipe.model.num_layers
+    each = f" in each of {_LAYERS.get(layers, layers)} layers" if layers > 1 else ""
+    axes.set_xlabel(f"hidden units{each}")
     axes.set_ylabel(f"test {metric.label}")
     canvas.legend_below(figure, axes)
     caption = (
-        f"Test {metric.label} by size, recipe {groups[0].recipe.name}, beside the paper's Table 2. "
+        f"Test {metric.label} by size, recipe {groups[0].recipe.name}, beside the paper's "
+        f"{task.published[0].place}. "
         f"{metric.direction}"
     )
     return Plot(figure, groups, "sizes", caption, rows)
@@ -236,7 +240,7 @@ def ranking(groups: Sequence[Group]) -> Plot | None:
     axes.set_xlabel(with_sign(f"test {metric.label}", metric))
     scaled = scale(axes, metric, "x")
     caption = (
-        f"{SUBJECTS[groups[0].task].title}: units ranked by test {metric.label}, recipe "
+        f"{TASKS[groups[0].task].title}: units ranked by test {metric.label}, recipe "
         f"{groups[0].recipe.name}{changed(groups[0])}, the best on top. Stroke: mean; dots: "
         f"single seeds. {scaled}"
     )

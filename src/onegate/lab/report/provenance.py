@@ -9,12 +9,10 @@ from typing import Any
 
 from onegate.lab import recipes
 from onegate.lab.pages.markup import Column, Markup, Table, code, count, joined, number, tag
-from onegate.lab.recipes import RECIPES
 from onegate.lab.report.groups import PAPER_UNITS, Group, display
 from onegate.lab.report.inventory import Inventory
-from onegate.lab.report.published import TABLE_2_SIZES
-from onegate.lab.report.subjects import SUBJECTS, seconds
 from onegate.lab.runs import Run
+from onegate.lab.tasks import TASKS
 
 # Of machine.json, in the order of the table; a run's seed is told elsewhere.
 _FACTS = ("processor", "cores", "processes", "threads", "matmul_precision", "device", "system",
@@ -146,16 +144,15 @@ def not_run(task: str, groups: Sequence[Group], inventory: Inventory) -> list[st
     said = [inventory.not_run[task]] if task in inventory.not_run else []
     if said and not groups:
         return said
-    for name in RECIPES[task]:
-        if name == "paper" and SUBJECTS[task].place is None:
+    known = TASKS[task].recipes
+    for name in known if "paper" in known else ():  # only the paper's units must be there
+        if name == "paper" and TASKS[task].place is None:
             continue
         done = {g.unit for g in groups if g.recipe.name == name}
         missing = [unit for unit in PAPER_UNITS if unit not in done]
         if missing:
             said.append(f"{_names(missing)}, recipe {name}: {_why(task, name, missing, inventory)}")
-    if task == "ptb":
-        said += _missing_sizes(groups)
-    return said
+    return said + _missing_sizes(task, groups)
 
 
 def _names(units: Sequence[str]) -> str:
@@ -163,7 +160,7 @@ def _names(units: Sequence[str]) -> str:
 
 
 def _why(task: str, name: str, missing: Sequence[str], inventory: Inventory) -> str:
-    if name == "paper" and "flow" in RECIPES[task]:
+    if name == "paper" and "flow" in TASKS[task].recipes:
         return recipes.summary(task, name)
     started = [run.name for run in inventory.unfinished if run.subject == (task, name)]
     hint = f" (unfinished: {', '.join(f'`{folder}`' for folder in started)})" if started else ""
@@ -171,16 +168,31 @@ def _why(task: str, name: str, missing: Sequence[str], inventory: Inventory) -> 
     return f"no finished run{hint}. To run it: `{how}`"
 
 
-def _missing_sizes(groups: Sequence[Group]) -> list[str]:
-    if not any(g.recipe.name == "paper" for g in groups):
-        return []
+def _missing_sizes(task: str, groups: Sequence[Group]) -> list[str]:
+    sizes = TASKS[task].sizes
+    place = TASKS[task].published[0].place if sizes else ""
     said = []
     for unit in PAPER_UNITS:
         done = {g.hidden_size for g in groups if g.unit == unit and g.recipe.name == "paper"}
-        missing = [str(size) for size in TABLE_2_SIZES if size not in done]
+        missing = [str(size) for size in sizes if size not in done]
         if done and missing:
             said.append(
-                f"{display(unit)} of Table 2 with {', '.join(missing)} units: no finished run. "
+                f"{display(unit)} of {place} with {', '.join(missing)} units: no finished run. "
                 "All sizes are run by `onegate reproduce --full`"
             )
     return said
+
+
+def seconds(value: float) -> str:
+    """A duration for reading.
+
+    >>> seconds(75.0)
+    '1 min 15 s'
+    """
+    if value < 100:
+        return f"{value:.3g} s"
+    minutes, rest = divmod(round(value), 60)
+    if minutes < 60:
+        return f"{minutes} min {rest} s" if rest else f"{minutes} min"
+    hours, minutes = divmod(minutes, 60)
+    return f"{hours} h {minutes} min" if minutes else f"{hours} h"

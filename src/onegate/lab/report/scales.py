@@ -9,7 +9,7 @@ from matplotlib.axes import Axes
 from matplotlib.ticker import FixedLocator, FuncFormatter, LogLocator, NullFormatter
 from numpy.typing import ArrayLike, NDArray
 
-from onegate.lab.report.subjects import Metric
+from onegate.lab.tasks import Metric
 
 # From this on percentages have no errors to take the logarithm of.
 _ALL_RIGHT = 99.99

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from onegate import units
 from onegate.lab import recipes
 from onegate.lab.pages.markup import (
     Column,
@@ -19,15 +18,12 @@ from onegate.lab.pages.markup import (
     tag,
 )
 from onegate.lab.report.groups import PAPER_UNITS, Group, closest, display, plain
-from onegate.lab.report.published import TABLE_2_SIZES, Published, find
-from onegate.lab.report.subjects import SUBJECTS, Metric
 from onegate.lab.runs import ComparedUnit, Comparison
-from onegate.properties import STATED_COUNTS
+from onegate.lab.tasks import TASKS, Metric, Published, Task
 
 NONE = "\N{EN DASH}"
 # The recipes that stand for the paper's own runs.
 AS_PUBLISHED = ("paper", "flow")
-_TASK_OF_COUNT = {"penn treebank": "ptb"}
 _MATCHED = {"units": "numbers of hidden units", "parameters": "numbers of parameters"}
 
 
@@ -58,21 +54,28 @@ def difference(group: Group | None, quantity: str, metric: Metric) -> str:
 
 
 def at_a_glance(groups: Sequence[Group]) -> Table:
-    """The paper's two units on every task: as published, as measured, and tuned."""
+    """The paper's two units on every task of it: as published, as measured, and tuned.
+
+    Of other tasks all units that were run.
+    """
     rows: list[list[str]] = []
-    for subject in SUBJECTS.values():
-        ours = [g for g in groups if g.task == subject.task]
-        metric = subject.metric
+    for task in TASKS.values():
+        ours = [g for g in groups if g.task == task.name]
+        metric = task.metric
         quantity = f"test_{metric.name}"
-        for unit in PAPER_UNITS if ours or subject.place else ():
-            group = closest(ours, unit, AS_PUBLISHED)
+        names: tuple[str, ...] = AS_PUBLISHED
+        shown: tuple[str, ...] = PAPER_UNITS
+        if "paper" not in task.recipes:
+            names, shown = tuple(task.recipes), tuple(dict.fromkeys(g.unit for g in ours))
+        for unit in shown if ours or task.place else ():
+            group = closest(ours, unit, names)
             tuned = closest(ours, unit, ("tuned",))
-            papers = recipes.recipe(subject.task, "paper", unit).model.hidden_size
-            size = group.hidden_size if group else papers
+            own = recipes.recipe(task.name, names[0], unit).model.hidden_size
+            size = group.hidden_size if group else own
             rows.append(
                 [
-                    tag("a", f"{subject.title}, {display(unit)}", href=f"#{subject.task}"),
-                    stated(find(subject.task, unit, size, quantity)),
+                    tag("a", f"{task.title}, {display(unit)}", href=f"#{task.name}"),
+                    stated(task.find(unit, size, quantity)),
                     _marked(group, measured(group, quantity, metric)) if group else "not run",
                     difference(group, quantity, metric),
                     _marked(tuned, measured(tuned, quantity, metric)) if tuned else "not run",
@@ -175,18 +178,18 @@ def _count(group: Group, quantity: str) -> str:
 
 def comparison(compared: Comparison, groups: Sequence[Group]) -> Table:
     """A comparison as `onegate compare` stored it; its runs, if they are here, tell of changes."""
-    metric = SUBJECTS[compared.task].metric
+    task = TASKS[compared.task]
     notes = _Notes()
     rows: list[list[str]] = []
     for unit in compared.units:
-        published = find(compared.task, unit.unit, unit.hidden_size, compared.metric)
+        published = task.find(unit.unit, unit.hidden_size, compared.metric)
         several = len(unit.metric_values) > 1
         rows.append(
             [
                 joined(display(unit.unit), notes.mark(_group_of(unit, groups))),
                 count(unit.hidden_size),
                 count(len(unit.metric_values)),
-                number(unit.mean, metric.text(unit.mean, unit.spread if several else None)),
+                number(unit.mean, task.metric.text(unit.mean, unit.spread if several else None)),
                 stated(published),
                 _seconds(unit.seconds_per_epoch),
                 count(unit.parameters),
@@ -219,17 +222,17 @@ def _group_of(unit: ComparedUnit, groups: Sequence[Group]) -> Group | None:
     return None
 
 
-def table_2(groups: Sequence[Group]) -> Table:
-    """The paper's Table 2 with ours beside, from the recipe `paper`."""
-    metric = SUBJECTS["ptb"].metric
+def over_sizes(task: Task, groups: Sequence[Group]) -> Table:
+    """The paper's table over numbers of hidden units with ours beside, from the recipe `paper`."""
+    metric = task.metric
     rows: list[list[str]] = []
-    for size in TABLE_2_SIZES:
+    for size in task.sizes:
         row: list[str] = [count(size)]
-        same_size = [g for g in groups if g.task == "ptb" and g.hidden_size == size]
+        same_size = [g for g in groups if g.task == task.name and g.hidden_size == size]
         ours = {unit: closest(same_size, unit, ("paper",)) for unit in PAPER_UNITS}
-        for quantity in ("seconds_per_epoch", "valid_perplexity", "test_perplexity"):
+        for quantity in ("seconds_per_epoch", f"valid_{metric.name}", f"test_{metric.name}"):
             for unit in PAPER_UNITS:
-                row.append(stated(find("ptb", unit, size, quantity)))
+                row.append(stated(task.find(unit, size, quantity)))
                 row.append(_own(ours[unit], quantity, metric))
         rows.append(row)
     pairs = [
@@ -239,10 +242,15 @@ def table_2(groups: Sequence[Group]) -> Table:
         for heading in (f"{display(unit)} paper", "ours")
     ]
     return Table(
-        "The paper's Table 2: Penn TreeBank by number of hidden units",
+        f"The paper's {task.published[0].place}: {task.title} by number of hidden units",
         [Column("hidden units", numeric=False), *pairs],
         rows,
-        over=[("", 1), ("s / epoch", 4), ("validation perplexity", 4), ("test perplexity", 4)],
+        over=[
+            ("", 1),
+            ("s / epoch", 4),
+            (f"validation {metric.label}", 4),
+            (f"test {metric.label}", 4),
+        ],
     )
 
 
@@ -257,12 +265,11 @@ def _own(group: Group | None, quantity: str, metric: Metric) -> str:
 def parameters() -> Table:
     """Every parameter count that the paper states of its two units, in its way and exactly."""
     rows: dict[tuple[str, int], dict[str, list[str]]] = {}
-    for one in STATED_COUNTS:
-        task = _TASK_OF_COUNT.get(one.task, one.task.replace(" ", "_"))
-        papers = one.papers(units.get(one.unit))
-        counts = [one.stated, papers, one.ours(units.get(one.unit))]
-        cells = [NONE if value is None else count(value) for value in counts]
-        rows.setdefault((task, one.hidden_size), {})[one.unit] = cells
+    for task in TASKS.values():
+        for one in task.counts:
+            counts = [one.stated, task.counted(one), one.exact()]
+            cells = [NONE if value is None else count(value) for value in counts]
+            rows.setdefault((task.title, one.hidden_size), {})[one.unit] = cells
     return Table(
         "Parameters of the hidden units",
         [
@@ -275,8 +282,8 @@ def parameters() -> Table:
             ],
         ],
         [
-            [SUBJECTS[task].title, count(size), *by_unit["gru"], *by_unit["mgu"]]
-            for (task, size), by_unit in rows.items()
+            [title, count(size), *by_unit["gru"], *by_unit["mgu"]]
+            for (title, size), by_unit in rows.items()
         ],
         over=[("", 2), ("GRU", 3), ("MGU", 3)],
     )
@@ -298,14 +305,14 @@ def times(groups: Sequence[Group], comparisons: Sequence[Comparison]) -> Table:
     """Time per epoch of MGU over that of GRU, beside the paper's ratio."""
     notes = _Notes()
     rows: list[list[str]] = []
-    for task, subject in SUBJECTS.items():
-        for pair in _pairs_in_turns(task, comparisons, groups) or _pairs_of_runs(task, groups):
+    for name, task in TASKS.items():
+        for pair in _pairs_in_turns(name, comparisons, groups) or _pairs_of_runs(name, groups):
             size = pair.hidden_size
-            gru, mgu = (find(task, unit, size, "seconds_per_epoch") for unit in PAPER_UNITS)
+            gru, mgu = (task.find(unit, size, "seconds_per_epoch") for unit in PAPER_UNITS)
             recipe = tag("span", pair.recipe, notes.mark(pair.group), class_="changes")
             rows.append(
                 [
-                    joined(subject.title, recipe),
+                    joined(task.title, recipe),
                     count(size),
                     stated(gru),
                     stated(mgu),

@@ -14,7 +14,7 @@ import torch
 from onegate.lab import recipes, tasks
 from onegate.lab.recipes import Recipe
 from onegate.lab.runs import RunError
-from onegate.lab.tasks import Task
+from onegate.lab.tasks import Loaded
 from onegate.lab.train.loop import Trainer
 
 # One measurement of every unit, then the next of every unit, so many times.
@@ -45,7 +45,7 @@ def seconds_per_update(trainers: Sequence[Trainer]) -> list[float]:
     return [statistics.median(round_[which] for round_ in rounds) for which in numbers]
 
 
-def whole_run(recipe: Recipe, task: Task, seconds: float) -> float:
+def whole_run(recipe: Recipe, task: Loaded, seconds: float) -> float:
     """Seconds of a whole run whose updates take `seconds` each."""
     per_epoch = task.updates_per_epoch
     updates = recipe.updates(recipe.length, per_epoch)

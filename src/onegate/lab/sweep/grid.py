@@ -26,12 +26,13 @@ class GridError(ValueError):
 class Grid:
     """What is to be combined.
 
+    recipe: None for the usual one of each task.
     hidden: numbers of hidden units, none for the recipe's own. settings: `field=value`, for all
         runs. fields: values by the dotted path of a recipe's field.
     """
 
     tasks: tuple[str, ...]
-    recipe: str = "tuned"
+    recipe: str | None = None
     units: tuple[str, ...] = ("mgu", "gru")
     hidden: tuple[int, ...] = ()
     seeds: tuple[int, ...] = (0,)
@@ -107,8 +108,8 @@ def _from_content(content: Mapping[str, Any]) -> Grid:
         raise GridError(f"the task is missing, as in: {_EXAMPLE}")
     kinds: dict[str, type] = {"tasks": str, "units": str, "hidden": int, "seeds": int}
     lists = {key: _list(given[key], key, kind) for key, kind in kinds.items() if key in given}
-    recipe = given.get("recipe", "tuned")
-    if not isinstance(recipe, str):
+    recipe = given.get("recipe")
+    if recipe is not None and not isinstance(recipe, str):
         raise GridError(f"recipe is {recipe!r}, expected one name")
     return Grid(
         **lists,

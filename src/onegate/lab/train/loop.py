@@ -12,7 +12,7 @@ from torch.nn.utils import clip_grads_with_norm_, get_total_norm
 
 from onegate.lab.recipes import Recipe
 from onegate.lab.runs import RunError
-from onegate.lab.tasks import Batch, Split, Task
+from onegate.lab.tasks import Batch, Loaded, Split
 from onegate.lab.train import models, optimizers
 from onegate.lab.train.checkpoints import Checkpoint
 from onegate.lab.train.distributed import Group
@@ -43,7 +43,7 @@ class Trainer:
     every batch.
     """
 
-    def __init__(self, recipe: Recipe, task: Task, group: Group | None = None) -> None:
+    def __init__(self, recipe: Recipe, task: Loaded, group: Group | None = None) -> None:
         self.recipe, self.task, self.group = recipe, task, group or Group()
         if self.group.size > recipe.batch_size:
             raise RunError(
@@ -162,7 +162,7 @@ class Trainer:
             metrics["flow_time"] = self.update * self.recipe.flow_step
         for split in sorted(self.recipe.curves & self.task.splits):
             metrics |= self.measure(split)
-        improved = self._note(metrics.get(f"valid_{self.task.metric}"))
+        improved = self._note(metrics.get(f"valid_{self.task.metric.name}"))
         self.evaluated = self.update
         self.loss_sum, self.loss_count = 0.0, 0
         return metrics, improved
@@ -170,7 +170,7 @@ class Trainer:
     def _note(self, metric: float | None) -> bool:
         if metric is None:
             return False
-        sign = -1 if self.task.higher_is_better else 1
+        sign = -1 if self.task.metric.higher_is_better else 1
         self.learning_rate.evaluated(sign * metric)
         improved = self.best is None or sign * metric < sign * self.best
         if improved:
@@ -194,12 +194,11 @@ class Trainer:
         loss /= predictions
         if not math.isfinite(loss):
             raise DivergedError(self._explain(f"after update {self.update} {split}_loss is {loss}"))
-        metric = {
-            "mse": loss,
-            "accuracy": correct / predictions,
-            "perplexity": math.exp(min(loss, 700.0)),
-        }[self.task.metric]
-        return {f"{split}_loss": loss, f"{split}_{self.task.metric}": metric}
+        metric = self.task.metric
+        return {
+            f"{split}_loss": loss,
+            f"{split}_{metric.name}": metric.of(loss, correct / predictions),
+        }
 
     def checkpoint(self, **more: Any) -> Checkpoint:
         """The whole state, the same for any number of processes; `more` is kept with it."""

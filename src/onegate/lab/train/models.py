@@ -11,6 +11,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from onegate import units
+from onegate.lab import tasks
 from onegate.lab.recipes.recipe import Model, Recipe
 from onegate.lab.tasks import Batch, Shape
 from onegate.lab.train import text_statistics
@@ -229,22 +230,13 @@ class Parameters:
 
 
 def count_parameters(recipe: Recipe, model: TaskModel) -> Parameters:
-    """The counts of a model.
-
-    The paper counts one layer with one bias a map; for the adding problem also the initial state
-    of each direction, for Penn TreeBank a second bias a map and the first of two layers only.
-    """
+    """The counts of a model; how the paper counts is said by the task."""
     layer = model.recurrent
     graph = trace(
         units.get(recipe.unit, **recipe.model.unit_options), layer.input_size, layer.hidden_size
     )
-    paper = graph.parameter_count()
-    if recipe.task == "ptb":
-        paper += sum(node.size or 0 for node, used in graph.maps.items() if used.bias)
-    if layer.bidirectional:
-        paper = 2 * (paper + sum(state.size or 0 for state in graph.states))
     return Parameters(
         hidden=sum(p.numel() for p in layer.parameters()),
-        paper=paper,
+        paper=tasks.get(recipe.task).paper_count(graph, 2 if layer.bidirectional else 1),
         total=sum(p.numel() for p in model.parameters()),
     )

@@ -258,7 +258,7 @@ class _Session:
         logged = self.group.lead(lambda: self._logged_at(update))
         metrics = {k: v for k, v in logged.items() if k.startswith(("valid_", "test_"))}
         for split in sorted(self.trainer.task.splits - {"train"}):
-            if f"{split}_{self.trainer.task.metric}" not in metrics:
+            if f"{split}_{self.trainer.task.metric.name}" not in metrics:
                 metrics |= self.trainer.measure(split)
         counts = models.count_parameters(self.trainer.recipe, self.trainer.model)
         result = {

@@ -2,14 +2,23 @@
 
 from __future__ import annotations
 
+import math
+
 import pytest
 
-from onegate.lab.recipes import TASKS
-from onegate.lab.report.subjects import ACCURACY, MSE, PERPLEXITY, SUBJECTS, Metric, seconds
+from onegate.lab.tasks import ACCURACY, MSE, PERPLEXITY, TASKS, Metric
 
 
-def test_every_task_has_a_subject() -> None:
-    assert set(SUBJECTS) == set(TASKS)
+def test_every_task_is_told_to_readers() -> None:
+    assert all(task.title and task.short and task.about for task in TASKS.values())
+    assert len({task.title for task in TASKS.values()}) == len(TASKS)
+
+
+def test_metrics_are_computed_from_loss_and_hits() -> None:
+    assert MSE.of(0.25, 0.0) == 0.25
+    assert ACCURACY.of(0.25, 0.75) == 0.75
+    assert PERPLEXITY.of(math.log(101.0), 0.0) == pytest.approx(101.0)
+    assert math.isfinite(PERPLEXITY.of(1e9, 0.0))
 
 
 @pytest.mark.parametrize(
@@ -38,12 +47,3 @@ def test_which_way_is_better() -> None:
     assert ACCURACY.is_better(0.1)
     assert not PERPLEXITY.is_better(0.1)
     assert MSE.is_better(-0.1)
-
-
-@pytest.mark.parametrize(
-    ("value", "text"),
-    [(0.5, "0.5 s"), (99.4, "99.4 s"), (119.7, "2 min"), (250, "4 min 10 s"), (3600, "1 h"),
-     (7505, "2 h 5 min")],
-)  # fmt: skip
-def test_durations(value: float, text: str) -> None:
-    assert seconds(value) == text
