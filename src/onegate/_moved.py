@@ -41,7 +41,7 @@ MODULES = {
     "trainer": "lab.train.loop",
     "training": "lab.train.session",
     "results": "lab.runs",
-    **_each("files doctor compare reproduce tasks", "lab.{}"),
+    **_each("doctor compare reproduce tasks", "lab.{}"),
     **_each("data recipes sweep pages report bench cli", "lab.{}"),
 }
 

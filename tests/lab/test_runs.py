@@ -1,4 +1,4 @@
-"""Run folders: written whole, locked, read again."""
+"""Run folders: written whole, locked, read again; kept as lines of a file."""
 
 from __future__ import annotations
 
@@ -7,6 +7,8 @@ import os
 import signal
 import subprocess
 import sys
+from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -21,7 +23,9 @@ from onegate.lab.runs import (
     RunFolder,
     comparisons,
     finished_runs,
+    keep,
     run_name,
+    scan,
 )
 from onegate.lab.train.checkpoints import Checkpoint
 
@@ -185,7 +189,7 @@ def test_damaged_comparisons_are_named_and_the_others_read(tmp_path: Path) -> No
     made = Comparison("adding", "tuned", "units", "test_mse", (row,))
     made.write(tmp_path / "comparison-b.json")
     (tmp_path / "comparison-a.json").write_text('{"task": "adding"}')
-    with pytest.warns(UserWarning, match=r"comparison-a\.json is damaged .*'units' is missing"):
+    with pytest.warns(UserWarning, match=r"comparison-a\.json is damaged .*units is missing"):
         assert comparisons(tmp_path) == [made]
 
 
@@ -198,7 +202,130 @@ def test_a_lock_is_waited_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
     ):
         pass
     tried = iter([False, False, True])
-    monkeypatch.setattr("onegate.lab.files.try_lock", lambda _: next(tried))
+    monkeypatch.setattr("onegate.files.try_lock", lambda _: next(tried))
     monkeypatch.setattr("time.sleep", lambda _: None)
     with RunFolder(tmp_path).locked(60):
         assert next(tried, None) is None
+
+
+RESULTS = Path(__file__).parents[2] / "results"
+
+
+def kept(folder: Path) -> Path:
+    """A file that keeps a finished run, `a`."""
+    finished(folder / "runs" / "a")
+    assert keep(folder / "runs", folder / "kept") == ["a"]
+    return folder / "kept" / "adding.jsonl"
+
+
+def test_a_kept_run_is_the_run_without_its_weights(tmp_path: Path) -> None:
+    path = kept(tmp_path)
+    (run,) = finished_runs(path)
+    original = Run.read(tmp_path / "runs" / "a")
+    assert replace(run, folder=original.folder) == original
+    assert (run.folder.name, run.is_kept, original.is_kept) == ("a", True, False)
+    assert finished_runs(tmp_path / "kept") == [run]
+    with pytest.raises(RunError, match=r"adding\.jsonl keeps a without its weights"):
+        run.weights()
+    line = json.loads(path.read_text())
+    for name in ("recipe", "machine", "status"):
+        assert line[name] == json.loads((original.folder / f"{name}.json").read_text())
+    lines = (original.folder / "metrics.jsonl").read_text().splitlines()
+    assert line["metrics"] == [json.loads(each) for each in lines]
+
+
+def test_folders_and_files_are_read_together_and_metrics_are_no_runs(tmp_path: Path) -> None:
+    kept(tmp_path)
+    finished(tmp_path / "z" / "b")
+    found = [found.path.relative_to(tmp_path).as_posix() for found in scan(tmp_path)]
+    assert found == ["runs/a", "z/b", "kept/adding.jsonl/a"]
+
+
+def test_keeping_again_changes_nothing_and_a_newer_run_takes_the_place(tmp_path: Path) -> None:
+    path = kept(tmp_path)
+    before = path.read_bytes()
+    keep(tmp_path / "runs", path.parent)
+    keep(path, path.parent)
+    assert path.read_bytes() == before
+    finished(tmp_path / "again" / "b").note_status("done", result={"valid_mse": 0.5})
+    keep(tmp_path / "again", path.parent)
+    (run,) = finished_runs(path)
+    assert (run.folder.name, run.result) == ("b", {"valid_mse": 0.5})
+
+
+def test_lines_are_sorted_by_name_and_unfinished_runs_are_not_kept(tmp_path: Path) -> None:
+    for seed, name in enumerate(("c", "a", "b")):
+        folder = finished(tmp_path / "runs" / name)
+        folder.start(override(RECIPE, [f"seed={seed}"]))
+    finished(tmp_path / "runs" / "d").note_status("stopped")
+    keep(tmp_path / "runs", tmp_path / "kept")
+    lines = (tmp_path / "kept" / "adding.jsonl").read_text().splitlines()
+    assert [json.loads(line)["name"] for line in lines] == ["a", "b", "c"]
+
+
+def test_comparisons_are_kept(tmp_path: Path) -> None:
+    row = ComparedUnit("mgu", 100, (1.0,), 0.5, 41_200, None, ("a",))
+    made = Comparison("adding", "tuned", "units", "test_mse", (row,))
+    (tmp_path / "runs").mkdir()
+    made.write(tmp_path / "runs" / "comparison-x.json")
+    assert keep(tmp_path / "runs", tmp_path / "kept") == ["comparison-x"]
+    assert comparisons(tmp_path / "kept") == [made]
+    assert finished_runs(tmp_path / "kept") == []
+
+
+def _cut(line: str) -> str:
+    return line[: len(line) // 2]
+
+
+def _with(**changes: object) -> Callable[[str], str]:
+    return lambda line: json.dumps({**json.loads(line), **changes})
+
+
+@pytest.mark.parametrize(
+    ("damage", "told"),
+    [
+        (_cut, "is not JSON"),
+        (lambda _: "[]", "holds list, expected a JSON object"),
+        (lambda _: "{}", "name is missing"),
+        (lambda _: "\xff", "is not JSON"),
+        (_with(name="../a"), "'../a' is not the name of a run"),
+        (_with(name=".."), r"'\.\.' is not the name of a run"),
+        (_with(name=3), "3 is not the name of a run"),
+        (_with(recipe=[]), "recipe holds list, not dict"),
+        (_with(recipe={"colour": "blue"}), "expected one of adding"),
+        (_with(machine=None), "machine holds NoneType"),
+        (_with(metrics={}), "metrics holds dict"),
+        (_with(metrics=[3]), "metrics holds a line that is no JSON object"),
+        (_with(status={}), "state is missing"),
+        (_with(status={"state": "finished"}), "has state 'finished', which no run has"),
+        (_with(status={"state": "done", "result": 3}), "the result is int"),
+    ],
+)
+def test_damaged_lines_are_named_and_the_others_read(
+    tmp_path: Path, damage: Callable[[str], str], told: str
+) -> None:
+    path = kept(tmp_path)
+    line = path.read_text().strip()
+    other = json.dumps({**json.loads(line), "name": "b"})
+    path.write_text(f"{line}\n{damage(line)}\n{other}\n", encoding="latin-1")
+    with pytest.warns(UserWarning, match=rf"adding\.jsonl:2 is damaged and left out: .*{told}"):
+        runs = finished_runs(path)
+    assert [run.folder.name for run in runs] == ["a", "b"]
+    with pytest.raises(RunError, match=r"adding\.jsonl:2 is damaged: .*mend or remove it first"):
+        keep(tmp_path / "runs", path.parent)
+
+
+def test_what_is_neither_a_folder_nor_such_a_file_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "README.md").write_text("no runs")
+    with pytest.raises(RunError, match=r"README\.md is neither a folder of runs nor a \.jsonl"):
+        finished_runs(tmp_path / "README.md")
+
+
+@pytest.mark.skipif(not RESULTS.is_dir(), reason="the results are in the repository alone")
+def test_the_results_of_the_repository_are_whole_and_sorted() -> None:
+    assert [found.damage for found in scan(RESULTS) if found.damage] == []
+    assert len(finished_runs(RESULTS)) >= 267
+    assert len(comparisons(RESULTS)) >= 4
+    for path in RESULTS.glob("*.jsonl"):
+        names = [json.loads(line)["name"] for line in path.read_text().splitlines()]
+        assert names == sorted(set(names))

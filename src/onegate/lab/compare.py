@@ -11,8 +11,8 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Literal
 
-from onegate import units
-from onegate.lab import files, recipes, sweep, tasks
+from onegate import files, units
+from onegate.lab import recipes, sweep, tasks
 from onegate.lab.recipes import Recipe, RecipeError
 from onegate.lab.runs import ComparedUnit, Comparison, RunError, RunFolder, run_name
 from onegate.lab.sweep import estimates

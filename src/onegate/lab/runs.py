@@ -1,4 +1,4 @@
-"""Run folders: what a training run leaves behind, and how it is read again.
+"""Runs on the disk: the folder that training writes, and files that keep finished runs.
 
     recipe.json     what was asked for
     machine.json    where it ran: versions, threads, engine, commit, processor
@@ -7,7 +7,14 @@
     checkpoints/    see onegate.lab.train.checkpoints
     lock            held by the process that writes here
 
-A run is complete only when its status says `done`.
+A run is complete only when its status says `done`. `keep` puts what finished runs hold, but for
+their checkpoints, into one file a task, a line a run:
+
+    TASK.jsonl      {"name": the folder's name, "recipe": ..., "machine": ..., "status": ...,
+                     "metrics": [...]}
+    comparisons.jsonl
+
+Whatever reads runs reads both.
 """
 
 from __future__ import annotations
@@ -16,28 +23,30 @@ import hashlib
 import json
 import os
 import socket
-import time
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import IO, Any, Literal, TypeVar
+from typing import Any, Generic, Literal, TypeVar, get_args
 
 import torch
 
-from onegate.lab import files, recipes
+from onegate import files
+from onegate.lab import recipes
 from onegate.lab.recipes import Recipe
 from onegate.lab.train.checkpoints import Checkpoint, Checkpoints
 
 State = Literal["running", "stopped", "failed", "done"]
 Metrics = Mapping[str, float]
-# Seconds between two looks at a lock that somebody holds.
-_BETWEEN_TRIES = 0.2
 
 
 class RunError(ValueError):
-    """A run folder cannot be used as asked."""
+    """A run cannot be used as asked."""
+
+
+class NoRunError(RunError):
+    """A folder lacks a file that every run has."""
 
 
 class RunFolder:
@@ -57,35 +66,27 @@ class RunFolder:
         take a while until the death of another one is noticed: `patience` is how many seconds to
         wait for the lock.
         """
-        try:
-            self.path.mkdir(parents=True, exist_ok=True)
-            file = (self.path / "lock").open("a+")
-        except OSError as error:
-            raise RunError(
-                f"the run folder {self.path} cannot be written: {error.strerror}; "
-                "choose another one with --run"
-            ) from None
-        with file:
-            self._take(file, patience)
+        with ExitStack() as held:
+            try:
+                self.path.mkdir(parents=True, exist_ok=True)
+                file = held.enter_context(files.locked(self.path / "lock", patience))
+            except OSError as error:
+                raise RunError(
+                    f"the run folder {self.path} cannot be written: {error.strerror}; "
+                    "choose another one with --run"
+                ) from None
+            except files.HeldError as holder:
+                raise RunError(
+                    f"{self.path} is in use by {holder}: "
+                    "wait for it to end, or choose another folder with --run"
+                ) from None
+            file.truncate(0)
+            file.write(f"process {os.getpid()} on {socket.gethostname()}\n")
+            file.flush()
             files.remove_drafts(self.path)
             if self.checkpoints.folder.is_dir():
                 files.remove_drafts(self.checkpoints.folder)
             yield
-
-    def _take(self, file: IO[str], patience: float) -> None:
-        deadline = time.monotonic() + patience
-        while not files.try_lock(file):
-            if time.monotonic() < deadline:
-                time.sleep(_BETWEEN_TRIES)
-                continue
-            file.seek(0)
-            raise RunError(
-                f"{self.path} is in use by {file.read().strip() or 'another process'}: "
-                "wait for it to end, or choose another folder with --run"
-            )
-        file.truncate(0)
-        file.write(f"process {os.getpid()} on {socket.gethostname()}\n")
-        file.flush()
 
     def has_run(self) -> bool:
         """Whether a run was ever started here."""
@@ -194,6 +195,7 @@ def _read_metrics(path: Path) -> list[dict[str, float]]:
 class Run:
     """A run as it lies on the disk, for who reads it.
 
+    folder: where it was read; FILE/NAME for the run NAME that a file keeps.
     result: of a finished run: the metrics that count (`valid_*`, `test_*`), `update` (whose model
         it is), `seconds`, `seconds_per_epoch`, `time_shares` by phase, and `parameters` (of the
         hidden unit), `parameters_paper` (the same as the paper counts), `parameters_total`.
@@ -209,19 +211,29 @@ class Run:
     @classmethod
     def read(cls, folder: Path) -> Run:
         """The run in a folder; a `RunError` says what is missing."""
-        for name in ("recipe.json", "status.json"):
-            if not (folder / name).is_file():
-                raise RunError(f"{folder} holds no run: {name} is missing")
-        status = files.read_json(folder / "status.json")
-        machine = folder / "machine.json"
-        return cls(
-            folder=folder,
-            recipe=RunFolder(folder).recipe(),
-            machine=files.read_json(machine) if machine.is_file() else {},
-            metrics=tuple(_read_metrics(folder / "metrics.jsonl")),
-            state=status["state"],
-            result=status.get("result", {}),
-        )
+        return cls.of(folder, _content(folder))
+
+    @classmethod
+    def of(cls, folder: Path, content: Mapping[str, Any]) -> Run:
+        """The run of which this was read; content that no run has is an error."""
+        for name, kind in _KINDS.items():
+            if not isinstance(content[name], kind):
+                raise RunError(f"{name} holds {type(content[name]).__name__}, not {kind.__name__}")
+        status, metrics = content["status"], content["metrics"]
+        if not all(isinstance(line, dict) for line in metrics):
+            raise RunError("metrics holds a line that is no JSON object")
+        state, result = status["state"], status.get("result", {})
+        if state not in get_args(State):
+            raise RunError(f"status.json has state {state!r}, which no run has")
+        if not isinstance(result, dict):
+            raise RunError(f"the result is {type(result).__name__}, expected a JSON object")
+        recipe = recipes.from_json(content["recipe"])
+        return cls(folder, recipe, content["machine"], tuple(metrics), state, result)
+
+    @property
+    def is_kept(self) -> bool:
+        """Whether it is a line of a file, so that there is no folder and no checkpoint."""
+        return self.folder.parent.is_file()
 
     def curve(self, x: str, y: str) -> tuple[list[float], list[float]]:
         """Two columns of the metrics, at the lines that have both.
@@ -233,6 +245,11 @@ class Run:
 
     def weights(self) -> dict[str, torch.Tensor]:
         """The model's parameters: of the result's model, or of the last checkpoint."""
+        if self.is_kept:
+            raise RunError(
+                f"{self.folder.parent} keeps {self.folder.name} without its weights: "
+                "only the folder that it was trained in has them"
+            )
         kept = Checkpoints(self.folder / "checkpoints")
         checkpoint = kept.load(self.result["update"]) if self.result else kept.last()
         if checkpoint is None:
@@ -244,28 +261,153 @@ class Run:
         }
 
 
+_KINDS = {"recipe": dict, "machine": dict, "status": dict, "metrics": list}
+# A folder with any of these was meant to hold a run.
+_SIGNS = ("recipe.json", "status.json", "metrics.jsonl")
+_METRICS, _COMPARISONS = "metrics.jsonl", "comparisons.jsonl"
 # What reading a damaged file can end in.
-_DAMAGE = (ValueError, KeyError, TypeError, AttributeError, OSError)
+_DAMAGE = (ValueError, KeyError, TypeError, AttributeError, ArithmeticError, OSError)
 _T = TypeVar("_T")
 
 
-def finished_runs(folder: Path) -> list[Run]:
-    """Every finished run in a folder or below it, sorted by path; a warning for damaged ones."""
-    statuses = sorted(folder.rglob("status.json"))
-    folders = [s.parent for s in statuses if (s.parent / "recipe.json").is_file()]
-    return [run for run in _readable(Run.read, folders) if run.state == "done"]
+def _content(folder: Path) -> dict[str, Any]:
+    """All that a run folder holds but for its checkpoints."""
+    for name in ("recipe.json", "status.json"):
+        if not (folder / name).is_file():
+            raise NoRunError(f"{folder} holds no run: {name} is missing")
+    machine = folder / "machine.json"
+    return {
+        "recipe": files.read_json(folder / "recipe.json"),
+        "machine": files.read_json(machine) if machine.is_file() else {},
+        "status": files.read_json(folder / "status.json"),
+        "metrics": _read_metrics(folder / "metrics.jsonl"),
+    }
 
 
-def _readable(read: Callable[[Path], _T], paths: Iterable[Path]) -> list[_T]:
-    """What can be read of these; what cannot is named in a warning and left out."""
-    found = []
-    for path in paths:
+@dataclass(frozen=True)
+class Found(Generic[_T]):
+    """What lies at a path, FILE/NAME or FILE:LINE for that of a line; an error if it is damaged.
+
+    content: as it was read, without its name.
+    """
+
+    path: Path
+    content: Mapping[str, Any]
+    read: _T | Exception
+
+    @property
+    def damage(self) -> str:
+        """Why it cannot be used; empty if it can."""
+        if isinstance(self.read, KeyError):
+            return f"{self.read.args[0]} is missing"
+        return str(self.read) if isinstance(self.read, Exception) else ""
+
+
+def scan(root: Path) -> Iterator[Found[Run]]:
+    """Every run in a folder or below it, or in a .jsonl file, sorted by path."""
+    if root.is_file() and root.suffix != ".jsonl":
+        raise RunError(f"{root} is neither a folder of runs nor a .jsonl file that keeps some")
+    for folder in sorted({path.parent for sign in _SIGNS for path in root.rglob(sign)}):
+        yield _found(folder, _content, Run.of)
+    for path in [root] if root.is_file() else sorted(root.rglob("*.jsonl")):
+        if path.name not in (_METRICS, _COMPARISONS):
+            yield from _lines(path, Run.of)
+
+
+def scan_comparisons(root: Path) -> Iterator[Found[Comparison]]:
+    """Every comparison in a folder or below it, sorted by path."""
+    for path in sorted(root.rglob("comparison*.json")):
+        yield _found(path, files.read_json, Comparison.of)
+    for path in sorted(root.rglob(_COMPARISONS)):
+        yield from _lines(path, Comparison.of)
+
+
+def _found(
+    path: Path,
+    load: Callable[[Path], dict[str, Any]],
+    of: Callable[[Path, dict[str, Any]], _T],
+) -> Found[_T]:
+    content: dict[str, Any] = {}
+    try:
+        content = load(path)
+        return Found(path, content, of(path, content))
+    except _DAMAGE as error:
+        return Found(path, content, error)
+
+
+def _lines(path: Path, of: Callable[[Path, dict[str, Any]], _T]) -> Iterator[Found[_T]]:
+    """What a file keeps, in the order of its lines."""
+    try:
+        lines = path.read_bytes().splitlines()
+    except OSError as error:
+        yield Found(path, {}, error)
+        return
+    for number, line in enumerate(lines, start=1):
         try:
-            found.append(read(path))
+            content = files.json_object(line, "the line")
+            name = content.pop("name")
+            if not isinstance(name, str) or name in ("", "..") or Path(name).name != name:
+                raise RunError(f"{name!r} is not the name of a run")
+            yield Found(path / name, content, of(path / name, content))
         except _DAMAGE as error:
-            reason = f"{error} is missing" if isinstance(error, KeyError) else str(error)
-            warnings.warn(f"{path} is damaged and left out: {reason}", stacklevel=3)
-    return found
+            yield Found(path.with_name(f"{path.name}:{number}"), {}, error)
+
+
+def finished_runs(path: Path) -> list[Run]:
+    """The finished runs of `scan`; a warning for damaged ones, none for what is no run yet."""
+    found = (one for one in scan(path) if not isinstance(one.read, NoRunError))
+    return [run for run in _undamaged(found) if run.state == "done"]
+
+
+def _undamaged(all_found: Iterable[Found[_T]]) -> list[_T]:
+    """What can be read of these; what cannot is named in a warning and left out."""
+    whole = []
+    for found in all_found:
+        if isinstance(found.read, Exception):
+            warnings.warn(f"{found.path} is damaged and left out: {found.damage}", stacklevel=3)
+        else:
+            whole.append(found.read)
+    return whole
+
+
+def keep(root: Path, to: Path) -> list[str]:
+    """Puts the finished runs in `root`, and its comparisons, into files in the folder `to`.
+
+    A run takes the place of the one of the same recipe. Returns the names of what was kept.
+    """
+    runs = [found for found in scan(root) if not isinstance(found.read, NoRunError)]
+    compared = list(scan_comparisons(root))
+    _undamaged(runs)
+    _undamaged(compared)
+    added: dict[str, list[Found[Any]]] = {}
+    for found in runs:
+        if isinstance(found.read, Run) and found.read.state == "done":
+            added.setdefault(f"{found.read.recipe.task}.jsonl", []).append(found)
+    added |= {_COMPARISONS: [found for found in compared if not found.damage]} if compared else {}
+    to.mkdir(parents=True, exist_ok=True)
+    for name, lines in added.items():
+        _add_lines(to / name, lines)
+    return sorted(_name(found) for lines in added.values() for found in lines)
+
+
+def _add_lines(path: Path, added: Iterable[Found[Any]]) -> None:
+    of: Callable[..., Any] = Comparison.of if path.name == _COMPARISONS else Run.of
+    lines: dict[str, Found[Any]] = {}
+    for found in (*(_lines(path, of) if path.exists() else ()), *added):
+        if found.damage:
+            raise RunError(f"{found.path} is damaged: {found.damage}; mend or remove it first")
+        same = run_name(found.read.recipe) if isinstance(found.read, Run) else _name(found)
+        lines[same] = found
+    text = "".join(
+        json.dumps({"name": _name(found), **found.content}) + "\n"
+        for found in sorted(lines.values(), key=_name)
+    )
+    files.write(path, text.encode())
+
+
+def _name(found: Found[Any]) -> str:
+    """What a line is called: as the folder or the file that it was."""
+    return found.path.resolve().name.removesuffix(".json")
 
 
 def run_name(recipe: Recipe) -> str:
@@ -332,7 +474,12 @@ class Comparison:
     @classmethod
     def read(cls, path: Path) -> Comparison:
         """The comparison that `write` stored."""
-        content = files.read_json(path)
+        return cls.of(path, files.read_json(path))
+
+    @classmethod
+    def of(cls, _: Path, content: Mapping[str, Any]) -> Comparison:
+        """The comparison of which this was read."""
+        content = dict(content)
         rows = [
             ComparedUnit(
                 unit=row["unit"],
@@ -351,4 +498,4 @@ class Comparison:
 
 def comparisons(folder: Path) -> list[Comparison]:
     """Every comparison in a folder or below it, sorted by path; a warning for damaged ones."""
-    return _readable(Comparison.read, sorted(folder.rglob("comparison*.json")))
+    return _undamaged(scan_comparisons(folder))

@@ -28,6 +28,7 @@ from matplotlib.path import Path as Line
 from matplotlib.textpath import TextPath
 from matplotlib.transforms import Bbox
 
+from onegate import files
 from onegate.language import Graph, Unit
 from onegate.picture.diagram import Box, diagram
 from onegate.picture.layout import Layout, Point, Rectangle, Wire, layout
@@ -119,31 +120,23 @@ def svg(figure: Figure) -> str:
 
 def save(figure: Figure, path: str | os.PathLike[str]) -> None:
     """Writes a figure as SVG or PNG, by the ending; the same figure gives the same bytes."""
-    path = require_writable(path)
+    path = picture_path(path)
     kind = path.suffix.lower().removeprefix(".")
     metadata = {"Date": None, "Creator": "onegate"} if kind == "svg" else {"Software": "onegate"}
-    draft = path.with_name(f".{path.name}.{os.getpid()}.draft")
-    try:
-        with mpl.rc_context(_SETTINGS):
-            figure.savefig(draft, format=kind, dpi=200, metadata=metadata)
-        draft.replace(path)
-    finally:
-        draft.unlink(missing_ok=True)
+    content = io.BytesIO()
+    with mpl.rc_context(_SETTINGS):
+        figure.savefig(content, format=kind, dpi=200, metadata=metadata)
+    files.write(path, content.getvalue())
 
 
-def require_writable(path: str | os.PathLike[str]) -> Path:
+def picture_path(path: str | os.PathLike[str]) -> Path:
     """The path of a picture; an error says why none can be written there."""
     path = Path(path)
     if path.suffix.lower() not in _ENDINGS:
         raise ValueError(
             f"{path} should end in {' or '.join(_ENDINGS)}, which says how to write it"
         )
-    if not path.parent.is_dir():
-        raise FileNotFoundError(f"{path} cannot be written: there is no folder {path.parent}")
-    if path.is_dir():
-        raise IsADirectoryError(f"{path} cannot be written: it is a folder")
-    if not os.access(path.parent, os.W_OK):
-        raise PermissionError(f"{path} cannot be written: the folder {path.parent} is read-only")
+    files.require_writable(path)
     return path
 
 

@@ -7,7 +7,7 @@ from collections.abc import Callable
 import pytest
 import torch
 
-from onegate.lab.bench import compare
+from onegate.lab.bench import outcomes
 
 
 @pytest.fixture(autouse=True)
@@ -18,4 +18,4 @@ def small_peak_product(monkeypatch: pytest.MonkeyPatch) -> None:
         a = torch.randn(8, 8)
         return lambda: torch.mm(a, a)
 
-    monkeypatch.setattr(compare, "peak_product", product)
+    monkeypatch.setattr(outcomes, "peak_product", product)

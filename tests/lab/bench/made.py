@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from onegate.lab.bench.compare import Kind, Outcome, Result
 from onegate.lab.bench.measure import Timing
+from onegate.lab.bench.outcomes import Kind, Outcome, Result
 from onegate.lab.bench.shapes import Shape
 
 PEAK = 1e11

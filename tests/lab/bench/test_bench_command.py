@@ -11,8 +11,8 @@ import torch
 
 from onegate.engines.cpu.native import library
 from onegate.lab.bench import shapes
-from onegate.lab.bench.compare import Outcome, compare
-from onegate.lab.bench.figures import BY_SHAPE, UNITS_NEEDED
+from onegate.lab.bench.outcomes import Outcome, run_shape
+from onegate.lab.bench.targets import BY_SHAPE, UNITS_NEEDED
 from onegate.lab.cli import bench, main
 
 
@@ -112,11 +112,23 @@ def test_threads_are_set(tmp_path: Path) -> None:
         (["--shape", "3,2"], "is not a shape"),
         (["--units", "mguu"], "did you mean 'mgu'"),
         (["--plot", "speed.txt"], "ends in one of"),
+        (["--json", "not/there.json"], "not/there.json cannot be written: there is no folder not"),
+        (["--plot", "not/there.png"], "not/there.png cannot be written: there is no folder not"),
+        (["epochs", "--json", "not/there.json"], "there is no folder not"),
+        (["epochs", "--units", "mgu"], "bench epochs takes --threads and --json alone"),
+        (["baselines", "--check"], "bench baselines takes --threads and --json alone"),
     ],
 )
 def test_bad_arguments_are_refused_before_anything_runs(
-    arguments: list[str], message: str, capsys: pytest.CaptureFixture[str]
+    arguments: list[str],
+    message: str,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
+    def measured(*_: object, **__: object) -> Outcome:
+        raise AssertionError("it was measured")
+
+    monkeypatch.setattr(bench, "run_shape", measured)
     assert main(["bench", *arguments]) == 2
     assert message in capsys.readouterr().err
 
@@ -133,9 +145,9 @@ def test_a_run_that_is_broken_off_leaves_the_shapes_that_were_measured(
     def until_the_second(shape: shapes.Shape, *args: object, **kwargs: object) -> Outcome:
         if shape.batch == 3:
             raise KeyboardInterrupt
-        return compare(shape, *args, **kwargs)  # type: ignore[arg-type]
+        return run_shape(shape, *args, **kwargs)  # type: ignore[arg-type]
 
-    monkeypatch.setattr(bench, "compare", until_the_second)
+    monkeypatch.setattr(bench, "run_shape", until_the_second)
     path = tmp_path / "speed.json"
     with contextlib.suppress(KeyboardInterrupt):
         main(["bench", "--shape", "2,2,2,3", "2,3,2,3", "--seconds", "0", "--json", str(path)])

@@ -20,8 +20,7 @@ from onegate.lab.bench.contestants import (
     ours,
     peers,
 )
-from onegate.lab.bench.shapes import Shape, parse
-from onegate.lab.bench.unavailable import Unavailable
+from onegate.lab.bench.shapes import Shape, Unavailable, parse
 from onegate.nn.layers import Recurrent
 
 SHAPE = parse("4,3,2,5")

@@ -90,6 +90,22 @@ def test_mistakes_are_answered(
     assert not Path("runs").exists()
 
 
+@pytest.mark.parametrize("text", ["0", "-1", "two", "1.5", "\u0663", "99999999999999999999"])
+@pytest.mark.parametrize(
+    "command",
+    [["train", "adding"], ["sweep", "adding"], ["compare", "adding"], ["reproduce"],
+     ["gradients", "adding"], ["inspect", "x"], ["bench"]],
+    ids=" ".join,
+)  # fmt: skip
+def test_threads_are_a_whole_number_everywhere(
+    command: list[str], text: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(SystemExit):
+        main([*command, f"--threads={text}"])
+    told = capsys.readouterr().err
+    assert f"argument --threads: expected a whole number from 1 to 9999, got {text!r}" in told
+
+
 def test_train_prints_the_result_and_the_profile(capsys: pytest.CaptureFixture[str]) -> None:
     command = ["train", "adding", "--unit", "gru", *SETTINGS, "--run", "here", "--profile"]
     assert main(command) == 0

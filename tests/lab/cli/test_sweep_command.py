@@ -68,7 +68,6 @@ def test_failures_are_told_at_the_end(capsys: pytest.CaptureFixture[str]) -> Non
         (["adding", "--grid", "optimizer.lr"], "expected field=value,value"),
         (["adding", "--grid", "optimizer.lr=0.1,-3"], "expected a number above 0"),
         (["adding", "--set", "data.trian=3"], "did you mean"),
-        (["adding", "--threads", "0"], "--threads is 0"),
         (["adding", "--gpus", "1"], "--gpus is for clusters"),
         (["nothing.toml"], "there is no file nothing.toml"),
     ],

@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
+from onegate import files
 from onegate.lab.data import checksums
 from onegate.lab.data.checksums import checksum, remembered_checksum
-from onegate.lab.data.writing import write_atomically
 
 
 @pytest.fixture
@@ -81,13 +81,13 @@ def test_cache_that_cannot_be_written(cache: Path, file: Path) -> None:
 
 def test_failed_write_leaves_the_old_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = tmp_path / "note"
-    write_atomically(path, b"old")
+    files.write(path, b"old")
 
     def fail(*_: object) -> None:
         raise OSError("disk full")
 
     monkeypatch.setattr(Path, "replace", fail)
     with pytest.raises(OSError, match="disk full"):
-        write_atomically(path, b"new")
+        files.write(path, b"new")
     assert path.read_bytes() == b"old"
     assert list(tmp_path.iterdir()) == [path]

@@ -13,6 +13,7 @@ import pytest
 from onegate.lab.recipes import recipe
 from onegate.lab.report import inventory, note_not_run, page
 from onegate.lab.report.groups import grouped
+from onegate.lab.runs import keep
 from tests.lab.report import synthetic
 
 
@@ -145,3 +146,21 @@ def test_no_damage_stops_a_report(tmp_path: Path, run: Path, name: str) -> None:
         page.build(grouped(found.finished), [], found)
         counted += len(found.finished)
     assert counted < 40
+
+
+def test_kept_runs_are_named_by_file_and_run_and_damaged_ones_by_line(
+    tmp_path: Path, run: Path
+) -> None:
+    path = tmp_path / "kept" / "adding.jsonl"
+    keep(run, path.parent)
+    path.write_text(path.read_text() + "{}\n")
+    for root in (path, path.parent):
+        found = inventory.take(root)
+        assert [found.name(one) for one in found.finished] == [f"adding.jsonl/{run.name}"]
+        assert [(one.name, one.why) for one in found.damaged] == [
+            ("adding.jsonl:2", "name is missing")
+        ]
+    found = inventory.take(tmp_path)
+    assert [(one.name, one.why) for one in found.copies] == [
+        (f"kept/adding.jsonl/{run.name}", f"a copy of {run.name}")
+    ]

@@ -9,7 +9,7 @@ from unittest import mock
 
 import pytest
 
-from onegate.lab import files
+from onegate import files
 from onegate.lab.pages.figures import Figure
 from onegate.lab.recipes import override, recipe
 from onegate.lab.report import figures, inventory, pareto

@@ -6,7 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from onegate.lab import files, report
+from onegate import files
+from onegate.lab import report
 from onegate.lab.cli import main
 from onegate.lab.recipes import recipe
 from onegate.lab.report import ReportError

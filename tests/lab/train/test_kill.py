@@ -17,7 +17,7 @@ from typing import Any
 import pytest
 import torch
 
-from onegate.lab import files
+from onegate import files
 from onegate.lab.recipes import override, recipe
 from onegate.lab.runs import Run
 from onegate.lab.train.checkpoints import Checkpoints

@@ -10,12 +10,11 @@ from typing import Any, Final
 
 import torch
 from torch import Tensor, nn
+from torch.autograd.graph import saved_tensors_hooks
 
 from onegate.engines.cpu.native import library
 from onegate.lab.bench import jax_contestant
-from onegate.lab.bench.memory import held_bytes
-from onegate.lab.bench.shapes import Shape
-from onegate.lab.bench.unavailable import Unavailable
+from onegate.lab.bench.shapes import Shape, Unavailable
 from onegate.nn.layers import Recurrent
 
 ENGINES: Final = ("fused", "reference")
@@ -102,6 +101,30 @@ def module_entry(
             evaluating(x)
 
     return Entry(train, infer, lambda: held_bytes(layer, x))
+
+
+def held_bytes(layer: nn.Module, x: Tensor) -> int:
+    """Bytes that autograd keeps for the backward pass of `layer(x)`, parameters excluded.
+
+    Tensors that share memory count once; input and output count where they are kept.
+    """
+    saved: list[Tensor] = []
+
+    def pack(tensor: Tensor) -> Tensor:
+        saved.append(tensor)
+        return tensor
+
+    with saved_tensors_hooks(pack, lambda tensor: tensor):
+        output = layer(x)  # alive until the sum is done, or memory might be used twice
+    storages = {_address(tensor): tensor.untyped_storage().nbytes() for tensor in saved}
+    for parameter in layer.parameters():
+        storages.pop(_address(parameter), None)
+    del output
+    return sum(storages.values())
+
+
+def _address(tensor: Tensor) -> int:
+    return tensor.untyped_storage().data_ptr()
 
 
 def _torch_nn(name: str, unit: str, kind: Callable[..., nn.Module]) -> Contestant:

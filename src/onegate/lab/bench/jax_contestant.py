@@ -12,8 +12,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from onegate.lab.bench.shapes import Shape
-from onegate.lab.bench.unavailable import Unavailable
+from onegate.lab.bench.shapes import Shape, Unavailable
 
 # XLA reads it when it starts its threads.
 _THREADS_VARIABLE = "NPROC"

@@ -1,4 +1,4 @@
-"""The report as a picture: bars for shapes, lines for sweeps."""
+"""What was measured as a picture: bars for shapes, lines for sweeps."""
 
 from __future__ import annotations
 
@@ -6,9 +6,9 @@ import io
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from onegate.lab import files
-from onegate.lab.bench.compare import KINDS, Kind, Outcome, Sweep
-from onegate.lab.bench.report import Report
+from onegate import files
+from onegate.lab.bench.outcomes import KINDS, Kind, Outcome, Sweep
+from onegate.lab.bench.record import Record
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -16,8 +16,8 @@ if TYPE_CHECKING:
 FORMATS = ("png", "svg", "pdf")
 
 
-def check_name(path: Path) -> str:
-    """The format that a file's name asks for."""
+def format_of(path: Path) -> str:
+    """The format that a picture's name asks for."""
     suffix = path.suffix.lower().lstrip(".")
     if suffix not in FORMATS:
         raise ValueError(
@@ -26,18 +26,18 @@ def check_name(path: Path) -> str:
     return suffix
 
 
-def write_plot(report: Report, path: Path) -> None:
+def write_plot(record: Record, path: Path) -> None:
     """Draws one row of panels for each shape and sweep: training on the left, inference right."""
     content = io.BytesIO()
-    draw(report).savefig(content, format=check_name(path), bbox_inches="tight", dpi=150)
+    draw(record).savefig(content, format=format_of(path), bbox_inches="tight", dpi=150)
     files.write(path, content.getvalue())
 
 
-def draw(report: Report) -> Figure:
+def draw(record: Record) -> Figure:
     """The picture."""
     from matplotlib.figure import Figure  # takes longer than most commands
 
-    rows: list[Outcome | Sweep] = [*report.outcomes, *report.sweeps]
+    rows: list[Outcome | Sweep] = [*record.outcomes, *record.sweeps]
     heights = [_height(row) for row in rows]
     figure = Figure(figsize=(11, sum(heights)), layout="constrained")
     grid: Any = figure.subplots(

@@ -7,6 +7,10 @@ from dataclasses import dataclass, replace
 from typing import Any, Final
 
 
+class Unavailable(Exception):  # noqa: N818 - a reason, not a fault
+    """A contestant cannot run here, or not on a shape; the message is the reason."""
+
+
 @dataclass(frozen=True)
 class Shape:
     """T steps of B rows of `inputs` numbers through layers of n units."""

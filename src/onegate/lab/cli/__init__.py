@@ -25,6 +25,7 @@ COMMANDS = {
     "inspect": "gates, memory and gradients of a trained run, as one HTML page",
     "gradients": "gradients through time of several units on a task's data, as a figure",
     "bench": "speed beside torch.nn and other libraries",
+    "results": "keep finished runs in a few files; write the docs' tables from them",
     "doctor": "say what is installed, which engine runs, and what to do",
 }
 # What a shell says of a tool whose reader has gone: 128 and the number of SIGPIPE.

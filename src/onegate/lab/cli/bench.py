@@ -4,29 +4,50 @@ from __future__ import annotations
 
 import argparse
 import sys
+from collections.abc import Callable
+from datetime import UTC, datetime
 from pathlib import Path
 
 import torch
 from rich.console import Console
 
-from onegate.lab import files
+from onegate import files
 from onegate.lab.bench import plot
-from onegate.lab.bench.compare import Outcome, Sweep, compare, run_sweep
 from onegate.lab.bench.contestants import ENGINES, TORCH_GRU, Contestant, ours, peers
-from onegate.lab.bench.figures import UNITS_NEEDED, verdicts
-from onegate.lab.bench.report import Report, load
+from onegate.lab.bench.costs import COSTS
+from onegate.lab.bench.outcomes import Outcome, Sweep, run_shape, run_sweep
+from onegate.lab.bench.record import Record, load
 from onegate.lab.bench.shapes import PAPER, SWEEPS, Shape, parse
+from onegate.lab.bench.targets import UNITS_NEEDED, verdicts
+from onegate.lab.cli.options import add_threads
+from onegate.lab.train import machine
 from onegate.units import UNITS, get
 
 SWEEP_BASE = "mnist_rows"
+_OF_LAYERS = (
+    "units",
+    "all_units",
+    "shapes",
+    "sweep",
+    "seconds",
+    "memory",
+    "check",
+    "strict",
+    "plot",
+)
 
 
 def register(parser: argparse.ArgumentParser) -> None:
     """Adds the command's options."""
     parser.description = (
         "Times training steps and inference of contestants that take turns in one process; how it "
-        "is kept fair is said in onegate.lab.bench."
+        "is kept fair is said in onegate.lab.bench. Beside layers it measures: "
+        + "; ".join(f"{name}, {_about(cost)}" for name, cost in COSTS.items())
     )
+    parser.add_argument(
+        "what", nargs="?", choices=("layers", *COSTS), default="layers", metavar="what",
+        help=f"layers (default), {', '.join(COSTS)}; the others take --threads and --json alone",
+    )  # fmt: skip
     units = parser.add_mutually_exclusive_group()
     units.add_argument("--units", nargs="+", metavar="UNIT", help="default: mgu; see onegate units")
     units.add_argument("--all-units", action="store_true", help="every registered unit")
@@ -46,7 +67,7 @@ def register(parser: argparse.ArgumentParser) -> None:
         "--seconds", type=_seconds, default=3.0,
         help="for each contestant and shape, at least five rounds (default: %(default)s)",
     )  # fmt: skip
-    parser.add_argument("--threads", type=_threads, help="default: torch's")
+    add_threads(parser)
     parser.add_argument("--memory", action="store_true", help="what a step holds for backward")
     parser.add_argument(
         "--check",
@@ -56,41 +77,68 @@ def register(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--strict", action="store_true", help="with --check: exit 1 if one is not")
     parser.add_argument("--json", type=Path, metavar="FILE", help="write everything measured")
     parser.add_argument("--plot", type=Path, metavar="FILE", help=".png, .svg or .pdf")
-    parser.set_defaults(run=run)
+    parser.set_defaults(run=run, parser=parser)
 
 
 def run(args: argparse.Namespace) -> int:
     """Measures, prints and writes what was asked for."""
+    for path in filter(None, (args.json, args.plot)):
+        files.require_writable(path)
     if args.plot:
-        plot.check_name(args.plot)
+        plot.format_of(args.plot)
     if args.threads:
         torch.set_num_threads(args.threads)
+    return _layers(args) if args.what == "layers" else _cost(args)
+
+
+def _cost(args: argparse.Namespace) -> int:
+    for name in _OF_LAYERS:
+        if getattr(args, name) != args.parser.get_default(name):
+            raise ValueError(f"onegate bench {args.what} takes --threads and --json alone")
+    figures = COSTS[args.what]()
+    made = {"date": f"{datetime.now(UTC):%F}", "machine": machine.describe("fused"), **figures}
+    if args.json:
+        files.write_json(args.json, made)
+    print(
+        f"{made['date']}, {', '.join(f'{name} {value}' for name, value in made['machine'].items())}"
+    )
+    return 0
+
+
+def _about(cost: Callable[[], object]) -> str:
+    """The first line of a function's docstring, to be part of a sentence."""
+    line = (cost.__doc__ or "").splitlines()[0].rstrip(".")
+    return line[0].lower() + line[1:]
+
+
+def _layers(args: argparse.Namespace) -> int:
     asked, shapes, busy = _units(args), _shapes(args), load()
     units = dict.fromkeys([*asked, *(UNITS_NEEDED if args.check else ())])
     contestants = [ours(unit, engine) for unit in units for engine in ENGINES] + peers()
     outcomes: list[Outcome] = []
     sweeps: list[Sweep] = []
 
-    def so_far() -> Report:
+    def so_far() -> Record:
         judged = verdicts(outcomes, sweeps) if args.check else []
-        report = Report(args.seconds, outcomes, sweeps, judged, busy)
+        record = Record(args.seconds, outcomes, sweeps, judged, busy)
         if args.json:  # after every shape, so that a long run that is broken off leaves the others
-            files.write_json(args.json, report.to_json())
-        return report
+            files.write_json(args.json, record.to_json())
+        return record
 
     for shape in shapes:
         _say(f"{shape.name}: {shape.describe()}; {len(contestants)} contestants")
-        outcomes.append(compare(shape, contestants, args.seconds, memory=args.memory or args.check))
+        memory = args.memory or args.check
+        outcomes.append(run_shape(shape, contestants, args.seconds, memory=memory))
         so_far()
     swept = _swept_contestants(asked)
     for field in args.sweep:
         sweeps.append(run_sweep(field, PAPER[SWEEP_BASE], swept, args.seconds, say=_say))
         so_far()
-    report = so_far()
-    _print(report)
+    record = so_far()
+    _print(record)
     if args.plot:
-        plot.write_plot(report, args.plot)
-    return 1 if args.strict and any(verdict.met is False for verdict in report.verdicts) else 0
+        plot.write_plot(record, args.plot)
+    return 1 if args.strict and any(verdict.met is False for verdict in record.verdicts) else 0
 
 
 def _units(args: argparse.Namespace) -> list[str]:
@@ -110,13 +158,13 @@ def _swept_contestants(units: list[str]) -> list[Contestant]:
     return [*(ours(unit, "fused") for unit in units), *opponents]
 
 
-def _print(report: Report) -> None:
+def _print(record: Record) -> None:
     console = Console(highlight=False)
     if not console.is_terminal:
         console = Console(highlight=False, width=200)
-    for table in report.tables():
+    for table in record.tables():
         console.print(table)
-    for note in report.notes():
+    for note in record.notes():
         console.print(note, markup=False)
 
 
@@ -129,9 +177,3 @@ def _seconds(text: str) -> float:
     if not 0 <= value < 3600:
         raise argparse.ArgumentTypeError(f"expected seconds from 0 to 3600, got {text}")
     return value
-
-
-def _threads(text: str) -> int:
-    if not text.isdecimal() or int(text) < 1:
-        raise argparse.ArgumentTypeError(f"expected a whole number from 1 up, got {text!r}")
-    return int(text)

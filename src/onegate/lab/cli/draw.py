@@ -19,9 +19,9 @@ def register(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Draws into the file."""
-    from onegate.picture.draw import draw, require_writable, save  # matplotlib is slow to import
+    from onegate.picture.draw import draw, picture_path, save  # matplotlib is slow to import
 
-    path = require_writable(args.output)
+    path = picture_path(args.output)
     sizes = {"input_size": args.input_size, "hidden_size": args.hidden_size}
     save(draw(*args.units, **sizes, dark=args.dark), path)
     print(path)

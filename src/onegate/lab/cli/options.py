@@ -16,12 +16,21 @@ def add_settings(parser: argparse.ArgumentParser) -> None:
 
 def add_threads(parser: argparse.ArgumentParser) -> None:
     """Adds --threads of a command that computes by itself."""
-    parser.add_argument("--threads", type=int, help="computing threads (default: torch's)")
+    parser.add_argument("--threads", type=thread_count, help="computing threads (default: torch's)")
 
 
 def add_threads_of_runs(parser: argparse.ArgumentParser) -> None:
     """Adds --threads of a command that has runs side by side."""
-    parser.add_argument("--threads", type=int, help="of each run (default: so that cores are full)")
+    parser.add_argument(
+        "--threads", type=thread_count, help="of each run (default: so that cores are full)"
+    )
+
+
+def thread_count(text: str) -> int:
+    """The number that --threads gives."""
+    if not (text.isascii() and text.isdecimal() and len(text) < 5 and int(text) > 0):
+        raise argparse.ArgumentTypeError(f"expected a whole number from 1 to 9999, got {text!r}")
+    return int(text)
 
 
 def add_seed_count(parser: argparse.ArgumentParser, default: int) -> None:

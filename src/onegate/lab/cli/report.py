@@ -11,7 +11,11 @@ from onegate.lab import report
 def register(parser: argparse.ArgumentParser) -> None:
     """Adds the command's options."""
     parser.add_argument(
-        "runs", nargs="?", type=Path, default=Path("runs"), help="folder of runs (default: runs)"
+        "runs",
+        nargs="?",
+        type=Path,
+        default=Path("runs"),
+        help="folder of runs, or .jsonl file that keeps some (default: runs)",
     )
     parser.add_argument(
         "-o",

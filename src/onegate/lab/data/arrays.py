@@ -13,10 +13,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from onegate import files
+
 from .checksums import checksum
 from .errors import DataError
 from .folders import cache_folder
-from .locks import exclusive
 
 Arrays = Mapping[str, NDArray[Any]]
 
@@ -80,7 +81,7 @@ def _entries(folder: Path) -> list[tuple[Path, dict[str, Any]]]:
 def _keep(folder: Path, parse: Callable[[], Arrays]) -> None:
     try:
         folder.parent.mkdir(parents=True, exist_ok=True)
-        with exclusive(folder.with_name(f".{folder.name}.lock")):
+        with files.locked(folder.with_name(f".{folder.name}.lock")):
             # Another process may have done the work while we waited.
             if not _is_whole(folder):
                 _write(folder, parse())

@@ -7,8 +7,9 @@ import hashlib
 import json
 from pathlib import Path
 
+from onegate import files
+
 from .folders import cache_folder
-from .writing import write_atomically
 
 
 def checksum(path: Path, algorithm: str) -> str:
@@ -30,7 +31,8 @@ def remembered_checksum(path: Path, algorithm: str) -> str:
     found = checksum(path, algorithm)
     # A note that cannot be written costs time at the next start, nothing else.
     with contextlib.suppress(OSError):
-        write_atomically(note, json.dumps({**state, "checksum": found}).encode())
+        note.parent.mkdir(parents=True, exist_ok=True)
+        files.write(note, json.dumps({**state, "checksum": found}).encode())
     return found
 
 

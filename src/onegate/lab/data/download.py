@@ -10,8 +10,9 @@ from pathlib import Path
 import pooch
 import requests
 
+from onegate import files
+
 from .errors import DataError
-from .locks import exclusive
 from .progress import transfer_bar
 from .sources import SourceFile
 
@@ -45,7 +46,7 @@ def download(
     path = folder / file.name
     try:
         folder.mkdir(parents=True, exist_ok=True)
-        with exclusive(folder / f".{file.name}.lock"), _quiet_pooch(), bar(file.name) as report:
+        with files.locked(folder / f".{file.name}.lock"), _quiet_pooch(), bar(file.name) as report:
             return _first_good(file, path, _Resuming(path, patience, report))
     except DataError:
         raise

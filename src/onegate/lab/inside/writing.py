@@ -8,7 +8,7 @@ from pathlib import Path
 
 import torch
 
-from onegate.lab import files
+from onegate import files
 from onegate.lab.inside import examples, heatmaps, page, payload, plots
 from onegate.lab.inside.measures import measure
 from onegate.lab.inside.plots import Measured

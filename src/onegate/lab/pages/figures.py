@@ -10,7 +10,7 @@ from pathlib import Path
 
 from matplotlib import figure as drawing
 
-from onegate.lab import files
+from onegate import files
 from onegate.lab.pages import canvas
 from onegate.lab.pages.markup import Markup, tag
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from pathlib import Path
 
-from onegate.lab import files
+from onegate import files
 from onegate.lab.pages import figures as drawings
 from onegate.lab.report import figures, inventory, page
 from onegate.lab.report.groups import grouped
@@ -25,7 +25,7 @@ class ReportError(ValueError):
 
 
 def write(runs: Path, out: Path) -> Path:
-    """Reports on every finished run in `runs` or below it; returns the page's path.
+    """Reports on every finished run in `runs`, a folder or a .jsonl file; returns the page's path.
 
     `out` gets index.html and figures/, each figure as SVG, PNG and CSV. Each file is whole or not
     there, and the page comes last. Nothing is trained; other files in `out` stay as they are.
@@ -55,7 +55,7 @@ def _nothing(found: Inventory) -> str:
         "`onegate reproduce` runs the paper's comparison in about ten minutes and reports on it; "
         "`onegate train adding` is a single run that needs no data"
     )
-    if not found.root.is_dir():
+    if not found.root.exists():
         return f"there is no folder {found.root} with runs to report on: {start}"
     text = f"no finished run in {found.root}: {start}"
     for kind, left_out in found.left_out.items():

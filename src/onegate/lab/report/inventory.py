@@ -7,12 +7,11 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from onegate.lab import files
+from onegate import files
+from onegate.lab import runs
 from onegate.lab.runs import Comparison, Run, RunError
 from onegate.lab.tasks import TASKS
 
-# A folder with any of these was meant to hold a run.
-_SIGNS = ("recipe.json", "status.json", "metrics.jsonl")
 _NOT_RUN = "not_run.json"
 
 
@@ -56,28 +55,30 @@ def take(root: Path) -> Inventory:
     finished: list[Run] = []
     unfinished: list[LeftOut] = []
     damaged: list[LeftOut] = []
-    for folder in _run_folders(root):
-        name = relative(folder, root)
-        try:
-            run = Run.read(folder)
-            _check(run)
-        except (ValueError, KeyError, TypeError, AttributeError, ArithmeticError, OSError) as error:
-            damaged.append(LeftOut(name, _reason(error, root)))
-            continue
-        if run.state == "done":
+    for found in runs.scan(root):
+        run, name = found.read, relative(found.path, root)
+        damage = found.damage if isinstance(run, Exception) else _damage(run)
+        if isinstance(run, Exception) or damage:
+            damaged.append(LeftOut(name, _without_root(damage, root)))
+        elif run.state == "done":
             finished.append(run)
         else:
             subject = (run.recipe.task, run.recipe.name)
             unfinished.append(LeftOut(name, f"{run.state}{_progress(run)}", subject))
-    comparisons, unreadable = _comparisons(root)
+    compared = list(runs.scan_comparisons(root))
+    damaged += [
+        LeftOut(relative(found.path, root), _without_root(found.damage, root))
+        for found in compared
+        if found.damage
+    ]
     originals, copies = _without_copies(finished, root)
     return Inventory(
         root,
         originals,
         (*unfinished, *_not_begun(root)),
-        (*damaged, *unreadable),
+        tuple(damaged),
         copies,
-        comparisons,
+        tuple(found.read for found in compared if isinstance(found.read, Comparison)),
         _noted_not_run(root),
     )
 
@@ -96,11 +97,11 @@ def _not_begun(root: Path) -> Iterator[LeftOut]:
                 )
 
 
-def _without_copies(runs: list[Run], root: Path) -> tuple[tuple[Run, ...], tuple[LeftOut, ...]]:
+def _without_copies(found: list[Run], root: Path) -> tuple[tuple[Run, ...], tuple[LeftOut, ...]]:
     """A run that lies in two folders counts once: its times to the last digit give it away."""
     originals: list[Run] = []
     copies: list[LeftOut] = []
-    for run in runs:
+    for run in found:
         same = [one for one in originals if (one.recipe, one.result) == (run.recipe, run.result)]
         if same:
             why = f"a copy of {relative(same[0].folder, root)}"
@@ -122,19 +123,25 @@ def _noted_not_run(root: Path) -> dict[str, str]:
 
 
 def relative(path: Path, root: Path) -> str:
-    """`path` below `root`, with forward slashes; the folder's own name for `root` itself."""
-    return path.resolve().name if path == root else path.relative_to(root).as_posix()
+    """`path` below `root`, with forward slashes; the folder's own name for `root` itself.
+
+    Of the lines of a file it is the file's name with the run's or the line's.
+    """
+    if path == root:
+        return path.resolve().name
+    return path.relative_to(root.parent if root.is_file() else root).as_posix()
 
 
-def _run_folders(root: Path) -> Iterator[Path]:
-    found = {path.parent for sign in _SIGNS for path in root.rglob(sign)}
-    return iter(sorted(found))
+def _damage(run: Run) -> str:
+    """Why a run that says it is done cannot be; empty if it can."""
+    try:
+        _check(run)
+    except (ValueError, KeyError, TypeError, AttributeError, ArithmeticError) as error:
+        return f"{error.args[0]} is missing" if isinstance(error, KeyError) else str(error)
+    return ""
 
 
 def _check(run: Run) -> None:
-    """Raises `RunError` if a run that says it is done cannot be."""
-    if run.state not in ("running", "stopped", "failed", "done"):
-        raise RunError(f"status.json has state {run.state!r}, which no run has")
     if run.state != "done":
         return
     quantity = f"test_{TASKS[run.recipe.task].metric.name}"
@@ -157,18 +164,6 @@ def _progress(run: Run) -> str:
     return f" after update {run.metrics[-1]['update']:,}" if run.metrics else ""
 
 
-def _reason(error: Exception, root: Path) -> str:
+def _without_root(text: str, root: Path) -> str:
     """The message without the path of the folder that was read, which the page must not hold."""
-    text = f"{error.args[0]} is missing" if isinstance(error, KeyError) else str(error)
     return text.replace(f"{root}/", "").replace(f"{root} ", f"{root.resolve().name} ")
-
-
-def _comparisons(root: Path) -> tuple[tuple[Comparison, ...], tuple[LeftOut, ...]]:
-    read: list[Comparison] = []
-    damaged: list[LeftOut] = []
-    for path in sorted(root.rglob("comparison*.json")):
-        try:
-            read.append(Comparison.read(path))
-        except (ValueError, KeyError, TypeError, OSError) as error:
-            damaged.append(LeftOut(relative(path, root), _reason(error, root)))
-    return tuple(read), tuple(damaged)

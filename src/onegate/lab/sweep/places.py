@@ -14,7 +14,7 @@ from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 from typing import Any
 
-from onegate.lab import files
+from onegate import files
 from onegate.lab.runs import RunFolder
 from onegate.lab.train.progress import Observer, Position
 

@@ -19,7 +19,7 @@ import safetensors
 import safetensors.torch
 import torch
 
-from onegate.lab import files
+from onegate import files
 
 _KEPT = 2  # the last one, and one before it in case the last is damaged
 

@@ -1,0 +1,46 @@
+"""`onegate results`: the repository's results, and the tables and figures written from them."""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+
+from onegate.lab import documents, runs
+from onegate.lab.cli.warning_lines import plain_warnings
+
+
+def register(parser: argparse.ArgumentParser) -> None:
+    """Adds the command's options."""
+    actions = parser.add_subparsers(metavar="action", required=True)
+    keep = actions.add_parser(
+        "keep", help="put finished runs and comparisons into one file a task, without checkpoints"
+    )
+    keep.add_argument("runs", type=Path, nargs="+", help="folders of runs")
+    keep.add_argument("--to", type=Path, default=Path("results"), help="default: results")
+    keep.set_defaults(run=_keep)
+    for name, write, what in (
+        ("tables", documents.write_tables, "the tables of README.md and docs"),
+        ("figures", documents.write_figures, "the figures of docs/reproduction.md"),
+    ):
+        action = actions.add_parser(name, help=f"write {what} from results")
+        action.add_argument(
+            "folder", type=Path, nargs="?", default=Path(), help="of the repository (default: here)"
+        )
+        action.set_defaults(run=_write, write=write)
+
+
+def _keep(args: argparse.Namespace) -> int:
+    for folder in args.runs:
+        if not folder.exists():
+            raise runs.RunError(f"there is no folder {folder} with runs to keep")
+        with plain_warnings():
+            for name in runs.keep(folder, args.to):
+                print(name)
+    return 0
+
+
+def _write(args: argparse.Namespace) -> int:
+    with plain_warnings():
+        for path in args.write(args.folder):
+            print(path)
+    return 0

@@ -1,0 +1,73 @@
+"""What training costs beside its layers: the arithmetic, and what the command leaves."""
+
+from __future__ import annotations
+
+import itertools
+import json
+from pathlib import Path
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+import torch
+
+from onegate.lab import compare, data
+from onegate.lab.bench import costs
+from onegate.lab.cli import main
+from onegate.lab.recipes import recipe
+
+
+def test_makespan_beside_the_best_of_all_assignments() -> None:
+    """Longest first is within 4/3 of the best assignment, and is it where all fits exactly."""
+    for seconds, workers in (([3.0, 1.0, 2.0], 2), ([5.0, 4.0, 3.0, 3.0, 3.0], 2), ([2.0], 3)):
+        best = min(
+            max(sum(s for s, w in zip(seconds, at, strict=True) if w == k) for k in range(workers))
+            for at in itertools.product(range(workers), repeat=len(seconds))
+        )
+        found = costs.makespan(seconds, workers)
+        assert best <= found <= 4 / 3 * best
+    assert costs.makespan([4.0, 4.0, 4.0], 1) == 12.0
+
+
+def test_the_output_layer_leaves_threads_and_precision_as_they_were(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    before = torch.get_num_threads(), torch.get_float32_matmul_precision()
+    found = costs.output_layer(words=3, width=4, vocabulary=7, rounds=2)
+    assert (torch.get_num_threads(), torch.get_float32_matmul_precision()) == before
+    assert found["float32"] > 0 < found["bfloat16"]
+    assert "ratio" in capsys.readouterr().out
+
+
+def test_baselines_know_frequencies_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    def pair(name: str, train: list[float], test: list[float]) -> SimpleNamespace:
+        parts = (SimpleNamespace(**{name: np.array(part)}) for part in (train, test))
+        return SimpleNamespace(**dict(zip(("train", "test"), parts, strict=True)))
+
+    monkeypatch.setattr(data, "adding", lambda seed: pair("targets", [1.0, 3.0], [2.0, 4.0]))
+    monkeypatch.setattr(data, "mnist", lambda: pair("labels", [1, 7, 7], [7, 1, 2, 7]))
+    monkeypatch.setattr(data, "imdb", lambda: pair("ratings", [], [1, 10, 9, 8]))
+    monkeypatch.setattr(data, "ptb", lambda: SimpleNamespace(train=None, test=None))
+    monkeypatch.setattr(data, "unigram_perplexity", lambda *_: 600.0)
+    assert costs.baselines() == {"adding": 2.0, "mnist": 0.5, "imdb": 0.75, "ptb": 600.0}
+
+
+def test_epochs_are_written_with_their_machine(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def prepare(request: compare.Request, folder: Path) -> list[SimpleNamespace]:
+        assert folder.is_dir()
+        return [
+            SimpleNamespace(recipe=recipe(request.task, request.recipe, unit), seconds_per_epoch=s)
+            for unit, s in (("mgu", 1.0), ("gru", 2.0))
+        ]
+
+    monkeypatch.setattr(compare, "prepare", prepare)
+    path = tmp_path / "epochs.json"
+    assert main(["bench", "epochs", "--json", str(path)]) == 0
+    found = json.loads(path.read_text())
+    assert {"date", "machine", "rows"} == found.keys()
+    assert [row["task"] for row in found["rows"]] == [
+        *("adding", "imdb", "mnist_rows", "mnist_pixels", "ptb")
+    ]
+    assert found["rows"][0] == {"task": "adding", "hidden_size": 100, "mgu": 1.0, "gru": 2.0}
