@@ -26,8 +26,9 @@ def register(name: str) -> Callable[[_U], _U]:
     def enter(kind: _U) -> _U:
         if not name.isidentifier():
             raise UnitError(f"a unit's name is an identifier such as 'mgu', got {name!r}")
-        if name in UNITS and type(UNITS[name]) is not kind:
-            raise UnitError(f"the name {name!r} is taken by {type(UNITS[name]).__qualname__}")
+        taken = UNITS.get(name)
+        if taken is not None and _defined_in(type(taken)) != _defined_in(kind):
+            raise UnitError(f"the name {name!r} is taken by {type(taken).__qualname__}")
         kind.registered = name
         unit = kind()
         trace(unit, 3, 2)  # two sizes, so that an equation that mixes them up is found
@@ -38,6 +39,11 @@ def register(name: str) -> Callable[[_U], _U]:
         return kind
 
     return enter
+
+
+def _defined_in(kind: type) -> tuple[str, str]:
+    """The same for a class that is defined again, as in a notebook."""
+    return kind.__module__, kind.__qualname__
 
 
 def get(unit: str | Unit | type[Unit], **options: Any) -> Unit:

@@ -19,7 +19,7 @@ from onegate.lab.bench.outcomes import Outcome, Sweep, run_shape, run_sweep
 from onegate.lab.bench.record import Record, load
 from onegate.lab.bench.shapes import PAPER, SWEEPS, Shape, parse
 from onegate.lab.bench.targets import UNITS_NEEDED, verdicts
-from onegate.lab.cli.options import add_threads
+from onegate.lab.cli.options import add_plugins, add_threads, unit
 from onegate.lab.train import machine
 from onegate.units import UNITS, get
 
@@ -49,7 +49,12 @@ def register(parser: argparse.ArgumentParser) -> None:
         help=f"layers (default), {', '.join(COSTS)}; the others take --threads and --json alone",
     )  # fmt: skip
     units = parser.add_mutually_exclusive_group()
-    units.add_argument("--units", nargs="+", metavar="UNIT", help="default: mgu; see onegate units")
+    units.add_argument(
+        "--units",
+        nargs="+", metavar="UNIT", type=unit,
+        help="default: mgu; see onegate units, or FILE.py:Class",
+    )  # fmt: skip
+    add_plugins(parser)
     units.add_argument("--all-units", action="store_true", help="every registered unit")
     parser.add_argument(
         "--shape",

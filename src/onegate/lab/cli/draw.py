@@ -4,10 +4,17 @@ from __future__ import annotations
 
 import argparse
 
+from onegate.lab.cli import options
+
 
 def register(parser: argparse.ArgumentParser) -> None:
     """Adds the command's options."""
-    parser.add_argument("units", nargs="+", metavar="unit", help="a name of `onegate units`")
+    parser.add_argument(
+        "units",
+        nargs="+", metavar="unit", type=options.unit,
+        help="a name of `onegate units`, or FILE.py:Class",
+    )  # fmt: skip
+    options.add_plugins(parser)
     parser.add_argument(
         "-o", "--output", required=True, metavar="FILE", help="the picture, .svg or .png"
     )

@@ -5,13 +5,14 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
-from onegate.lab.cli.options import add_threads
+from onegate.lab.cli.options import add_plugins, add_threads
 from onegate.lab.cli.warning_lines import plain_warnings
 from onegate.lab.train import session as training
 
 
 def register(parser: argparse.ArgumentParser) -> None:
     """Adds the command's options."""
+    add_plugins(parser)
     parser.add_argument("run_folder", type=Path, metavar="RUN", help="folder of a run")
     parser.add_argument(
         "other",

@@ -6,10 +6,12 @@ import argparse
 from pathlib import Path
 
 from onegate.lab import report
+from onegate.lab.cli.options import add_plugins
 
 
 def register(parser: argparse.ArgumentParser) -> None:
     """Adds the command's options."""
+    add_plugins(parser)
     parser.add_argument(
         "runs",
         nargs="?",

@@ -6,6 +6,7 @@ import argparse
 from pathlib import Path
 
 from onegate.lab import documents, runs
+from onegate.lab.cli.options import add_plugins
 from onegate.lab.cli.warning_lines import plain_warnings
 
 
@@ -15,6 +16,7 @@ def register(parser: argparse.ArgumentParser) -> None:
     keep = actions.add_parser(
         "keep", help="put finished runs and comparisons into one file a task, without checkpoints"
     )
+    add_plugins(keep)
     keep.add_argument("runs", type=Path, nargs="+", help="folders of runs")
     keep.add_argument("--to", type=Path, default=Path("results"), help="default: results")
     keep.set_defaults(run=_keep)

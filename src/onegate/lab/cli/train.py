@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from onegate.lab import StoppedError, recipes, tasks
-from onegate.lab.cli.options import add_settings, add_threads
+from onegate.lab.cli.options import add_plugins, add_settings, add_threads, task, unit
 from onegate.lab.cli.warning_lines import plain_warnings
 from onegate.lab.recipes import Recipe
 from onegate.lab.runs import RunError, RunFolder, run_name
@@ -20,8 +20,13 @@ from onegate.lab.train.progress import Observer
 
 def register(parser: argparse.ArgumentParser) -> None:
     """Adds the command's options."""
-    parser.add_argument("task", nargs="?", help=f"one of {', '.join(tasks.TASKS)}")
-    parser.add_argument("--unit", help="see `onegate units` (default: mgu)")
+    add_plugins(parser)
+    parser.add_argument(
+        "task", nargs="?", type=task, help=f"one of {', '.join(tasks.TASKS)}, or FILE.py:Class"
+    )
+    parser.add_argument(
+        "--unit", type=unit, help="see `onegate units`, or FILE.py:Class (default: mgu)"
+    )
     parser.add_argument("--recipe", help="see `onegate recipes` (default: tuned)")
     add_settings(parser)
     parser.add_argument(

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import warnings
 from dataclasses import dataclass
 from pathlib import Path
 
 import torch
 
-from onegate.lab import tasks
+from onegate.lab import plugins, tasks
 from onegate.lab.recipes import Recipe
 from onegate.lab.runs import Run, RunError
 from onegate.lab.tasks import Loaded
@@ -45,6 +46,10 @@ def open_run(folder: Path) -> OpenRun:
     if not folder.is_dir():
         raise RunError(f"there is no folder {folder}: give the folder of a run, such as runs/mine")
     run = Run.read(folder)
+    if changed := plugins.changed(run.recipe):
+        warnings.warn(
+            f"{folder}: {changed}: what is shown may not be what was trained", stacklevel=2
+        )
     try:
         weights = run.weights()
     except CheckpointError as error:

@@ -15,7 +15,7 @@ from typing import Any
 
 import torch
 
-from onegate.lab import StoppedError, recipes, tasks
+from onegate.lab import StoppedError, plugins, recipes, tasks
 from onegate.lab.recipes import Recipe
 from onegate.lab.runs import RunError, RunFolder, State, WatchedFolder, run_name
 from onegate.lab.train import machine, models
@@ -61,6 +61,8 @@ def train(
         result: Mapping[str, Any] | None = group.lead(earlier_result)
         if result is not None:
             return result
+        if changed := plugins.changed(recipe):
+            raise RunError(f"{changed}: go on with the file as it was, or start a run anew")
         trainer = Trainer(recipe, tasks.load(recipe), group)
         with _write_errors_explained(run):
             return _Session(run, trainer, observers, checkpoint_seconds).run()
