@@ -24,7 +24,7 @@ $(BIN)/python:
 # A change in the native code or in the dependencies installs again.
 $(VENV)/installed: $(BIN)/python $(SOURCES)
 	$(PIP) install -c constraints.txt torch
-	$(PIP) install -c constraints.txt -e '.[test,lint]'
+	$(PIP) install -c constraints.txt -e '.[lab,test,lint]'
 	@touch $@
 
 reproduce: $(VENV)/installed
@@ -39,7 +39,7 @@ test: lint
 	$(BIN)/pytest -q
 
 $(VENV)/installed-peers: $(VENV)/installed
-	$(PIP) install -c constraints.txt -e '.[peers,test]'
+	$(PIP) install -c constraints.txt -e '.[lab,peers,test]'
 	@touch $@
 
 test-peers: $(VENV)/installed-peers

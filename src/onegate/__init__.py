@@ -1,165 +1,33 @@
 """Recurrent units written once as equations, and layers of them that drop in for torch.nn."""
 
-from onegate import probe as inspect
-from onegate.engines import Choice, EngineError
-from onegate.language import (
-    Affine,
-    Fit,
-    Graph,
-    Unit,
-    UnitError,
-    Vector,
-    identity,
-    relu,
-    sigmoid,
-    tanh,
-)
-from onegate.nn.cells import Cell
-from onegate.nn.convert import from_torch, to_torch
-from onegate.nn.init import chrono, forget_bias
-from onegate.nn.layers import Recurrent
-from onegate.nn.named import (
-    GRU,
-    IRNN,
-    JANET,
-    LSTM,
-    LSTMCIFG,
-    LSTMFGR,
-    LSTMNFG,
-    LSTMNIAF,
-    LSTMNIG,
-    LSTMNOAF,
-    LSTMNOG,
-    LSTMNP,
-    MGU,
-    MGU1,
-    MGU2,
-    MGU3,
-    MUT1,
-    MUT2,
-    MUT3,
-    SCRN,
-    GRUCell,
-    GRUCho,
-    GRUChoCell,
-    GRUResetAfter,
-    GRUResetAfterCell,
-    IRNNCell,
-    JANETCell,
-    LiGRU,
-    LiGRUCell,
-    LSTMCell,
-    LSTMCIFGCell,
-    LSTMCoupled,
-    LSTMCoupledCell,
-    LSTMFGRCell,
-    LSTMNFGCell,
-    LSTMNIAFCell,
-    LSTMNIGCell,
-    LSTMNOAFCell,
-    LSTMNoForget,
-    LSTMNoForgetCell,
-    LSTMNOGCell,
-    LSTMNPCell,
-    LSTMPeephole,
-    LSTMPeepholeCell,
-    MGU1Cell,
-    MGU2Cell,
-    MGU3Cell,
-    MGUCell,
-    MGUGateAfter,
-    MGUGateAfterCell,
-    MinGRU,
-    MinGRUCell,
-    MUT1Cell,
-    MUT2Cell,
-    MUT3Cell,
-    SCRNCell,
-    SimpleRNN,
-    SimpleRNNCell,
-)
-from onegate.tracing import trace
-from onegate.units import UNITS, register
+from typing import TYPE_CHECKING
 
-__all__ = [
-    "GRU",
-    "IRNN",
-    "JANET",
-    "LSTM",
-    "LSTMCIFG",
-    "LSTMFGR",
-    "LSTMNFG",
-    "LSTMNIAF",
-    "LSTMNIG",
-    "LSTMNOAF",
-    "LSTMNOG",
-    "LSTMNP",
-    "MGU",
-    "MGU1",
-    "MGU2",
-    "MGU3",
-    "MUT1",
-    "MUT2",
-    "MUT3",
-    "SCRN",
-    "UNITS",
-    "Affine",
-    "Cell",
-    "Choice",
-    "EngineError",
-    "Fit",
-    "GRUCell",
-    "GRUCho",
-    "GRUChoCell",
-    "GRUResetAfter",
-    "GRUResetAfterCell",
-    "Graph",
-    "IRNNCell",
-    "JANETCell",
-    "LSTMCIFGCell",
-    "LSTMCell",
-    "LSTMCoupled",
-    "LSTMCoupledCell",
-    "LSTMFGRCell",
-    "LSTMNFGCell",
-    "LSTMNIAFCell",
-    "LSTMNIGCell",
-    "LSTMNOAFCell",
-    "LSTMNOGCell",
-    "LSTMNPCell",
-    "LSTMNoForget",
-    "LSTMNoForgetCell",
-    "LSTMPeephole",
-    "LSTMPeepholeCell",
-    "LiGRU",
-    "LiGRUCell",
-    "MGU1Cell",
-    "MGU2Cell",
-    "MGU3Cell",
-    "MGUCell",
-    "MGUGateAfter",
-    "MGUGateAfterCell",
-    "MUT1Cell",
-    "MUT2Cell",
-    "MUT3Cell",
-    "MinGRU",
-    "MinGRUCell",
-    "Recurrent",
-    "SCRNCell",
-    "SimpleRNN",
-    "SimpleRNNCell",
-    "Unit",
-    "UnitError",
-    "Vector",
-    "chrono",
-    "forget_bias",
-    "from_torch",
-    "identity",
-    "inspect",
-    "register",
-    "relu",
-    "sigmoid",
-    "tanh",
-    "to_torch",
-    "trace",
-]
+from onegate import _moved
+
+_moved.watch()
+
+if TYPE_CHECKING:
+    from onegate._public import *  # noqa: F403
+
+    __all__: list[str]
+    __version__: str
+else:
+    # What takes long to import, torch above all, is imported when a name is asked for.
+    def __getattr__(name: str) -> object:
+        import importlib.util
+
+        if name == "__version__":
+            import importlib.metadata
+
+            return importlib.metadata.version("onegate")
+        if name == "__all__" or not name.startswith("__"):
+            if importlib.util.find_spec(f"onegate.{name}") is not None:
+                return importlib.import_module(f"onegate.{name}")
+            public = importlib.import_module("onegate._public")
+            if hasattr(public, name):
+                globals()[name] = getattr(public, name)
+                return globals()[name]
+        raise AttributeError(f"module 'onegate' has no attribute {name!r}")
+
+    def __dir__() -> list[str]:
+        return sorted({*globals(), "__version__", *__getattr__("__all__")})

@@ -1,9 +1,23 @@
-"""`python -m onegate` is the `onegate` command."""
+"""The `onegate` command, which `python -m onegate` is too."""
 
 from __future__ import annotations
 
 import sys
 
-from onegate.lab.cli import main
+from onegate.extras import MissingExtraError, need
 
-sys.exit(main())
+
+def main() -> int:
+    """Runs the command line, or says what to install for it; returns the exit code."""
+    try:
+        need(" ".join(["onegate", *sys.argv[1:2]]), "lab")
+    except MissingExtraError as error:
+        print(error, file=sys.stderr)
+        return 2
+    from onegate.lab.cli import main
+
+    return main()
+
+
+if __name__ == "__main__":
+    sys.exit(main())

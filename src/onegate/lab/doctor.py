@@ -15,6 +15,10 @@ import torch
 
 from onegate.engines import ENGINES
 from onegate.engines.cpu.native import Library, library
+from onegate.extras import EXTRAS
+from onegate.lab.data.files import complete
+from onegate.lab.data.folders import data_folders
+from onegate.lab.data.sources import SOURCES
 from onegate.lab.train import machine
 from onegate.lowering.spec import FORMAT
 from onegate.nn.layers import Recurrent
@@ -26,12 +30,6 @@ _FEATURES: Final = (
     "sse4_2", "avx", "avx2", "fma", "f16c", "avx512f", "avx512dq", "avx512vl", "avx512_bf16",
     "avx_vnni", "amx_bf16", "asimd", "sve",
 )  # fmt: skip
-# Packages by extra: `pip install 'onegate[extra]'` brings them.
-EXTRAS: Final = {
-    "tensorboard": ("tensorboard",),
-    "ray": ("ray",),
-    "peers": ("torchrecurrent", "flax", "jax", "keras"),
-}
 _TOLERANCE: Final = 1e-4
 
 
@@ -192,13 +190,6 @@ def _small_run(engine: str) -> list[torch.Tensor]:
 
 
 def _data() -> Iterator[Finding]:
-    try:
-        from onegate.lab.data.files import complete
-        from onegate.lab.data.folders import data_folders
-        from onegate.lab.data.sources import SOURCES
-    except ImportError as error:
-        yield Finding("data", "data sets", f"not readable: {error}", "hint", "install pooch")
-        return
     yield Finding("data", "looked for in", ", then ".join(map(str, data_folders())))
     for name, source in SOURCES.items():
         if complete(source):

@@ -438,6 +438,8 @@ def run_name(recipe: Recipe) -> str:
     'mnist_rows-flow-mgu-100-s0-...'
     """
     content = {k: v for k, v in recipes.to_json(recipe).items() if k != "reasons"}
+    if recipe.plugins:  # what is in the files, wherever they are
+        content["plugins"] = sorted(recipe.plugins.values())
     digest = hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()[:8]
     size = recipe.model.hidden_size
     return f"{recipe.task}-{recipe.name}-{recipe.unit}-{size}-s{recipe.seed}-{digest}"

@@ -14,14 +14,14 @@ from typing import Any
 
 import pytest
 
-from onegate.lab import tasks
+from onegate.lab import StoppedError, tasks
 from onegate.lab.cli import main
 from onegate.lab.recipes import override, recipe
 from onegate.lab.runs import Comparison, Run, RunFolder
 from onegate.lab.train.checkpoints import Checkpoints
 from onegate.lab.train.loop import Trainer
 from onegate.lab.train.progress import Position
-from onegate.lab.train.session import StoppedError, train
+from onegate.lab.train.session import train
 from tests.lab import small_data
 from tests.lab.sweep.made import run_quickly
 from tests.library.probe.constructed import forward_mode

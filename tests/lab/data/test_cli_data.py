@@ -35,7 +35,7 @@ def sources(
 
 def run(*argv: str) -> int:
     parser = argparse.ArgumentParser()
-    command.register(parser.add_subparsers())
+    command.register(parser.add_subparsers().add_parser("data"))
     args = parser.parse_args(["data", *argv])
     return int(args.run(args))
 

@@ -10,11 +10,10 @@ from pathlib import Path
 
 import pytest
 
-from onegate.lab import sweep
+from onegate.lab import StoppedError, sweep
 from onegate.lab.runs import Run
 from onegate.lab.sweep import Plan, local, make, place
 from onegate.lab.sweep.worker import News
-from onegate.lab.train.session import StoppedError
 from tests.lab.sweep.made import recipes, same_bits
 
 # Long enough to be hit in the middle.

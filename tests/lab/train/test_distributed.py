@@ -16,6 +16,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
+from onegate.lab import StoppedError
 from onegate.lab.recipes import override
 from onegate.lab.runs import Run, RunError, RunFolder
 from onegate.lab.tasks import Batch
@@ -23,7 +24,7 @@ from onegate.lab.train import session as training
 from onegate.lab.train.checkpoints import Checkpoints
 from onegate.lab.train.distributed import Group, Processes, _WholeBatchDropout, own_device
 from onegate.lab.train.loop import Trainer
-from onegate.lab.train.session import StoppedError, train
+from onegate.lab.train.session import train
 from tests.lab import small_data
 from tests.lab.train.train_together import ADDING, STOP_AT, WHOLE, Always, StopAt
 

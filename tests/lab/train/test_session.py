@@ -18,7 +18,7 @@ import pytest
 import safetensors.torch
 import torch
 
-from onegate.lab import tasks
+from onegate.lab import StoppedError, tasks
 from onegate.lab.archive import finished_runs
 from onegate.lab.recipes import Recipe, override, recipe
 from onegate.lab.runs import Run, RunError, RunFolder
@@ -27,7 +27,7 @@ from onegate.lab.train import session as training
 from onegate.lab.train.checkpoints import Checkpoint, CheckpointError, Checkpoints, layouts
 from onegate.lab.train.loop import DivergedError, Trainer
 from onegate.lab.train.progress import Position, Throttle
-from onegate.lab.train.session import StoppedError, resume_command, train
+from onegate.lab.train.session import resume_command, train
 from tests.lab import small_data
 
 SMALL = ["data.train=200", "data.valid=50", "data.test=50", "model.hidden_size=5", "batch_size=20"]

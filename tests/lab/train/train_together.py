@@ -15,13 +15,14 @@ from pathlib import Path
 import pytest
 import torch
 
+from onegate.lab import StoppedError
 from onegate.lab.recipes import Recipe, override, recipe
 from onegate.lab.runs import RunError
 from onegate.lab.train import distributed
 from onegate.lab.train import session as training
 from onegate.lab.train.distributed import Group
 from onegate.lab.train.progress import Position
-from onegate.lab.train.session import StoppedError, train
+from onegate.lab.train.session import train
 from tests.lab import small_data
 
 # Lengths differ; the last batch of a pass has one column, fewer than processes; dropout.

@@ -19,7 +19,7 @@ from onegate.lab.bench.outcomes import Outcome, Sweep, run_shape, run_sweep
 from onegate.lab.bench.record import Record, load
 from onegate.lab.bench.shapes import PAPER, SWEEPS, Shape, parse
 from onegate.lab.bench.targets import UNITS_NEEDED, verdicts
-from onegate.lab.cli.options import add_threads
+from onegate.lab.cli.options import add_plugins, add_threads, unit
 from onegate.lab.train import machine
 from onegate.units import UNITS, get
 
@@ -37,21 +37,24 @@ _OF_LAYERS = (
 )
 
 
-def register(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
-    """Adds the command."""
-    parser = commands.add_parser(
-        "bench",
-        help="speed beside torch.nn and other libraries",
-        description="Times training steps and inference of contestants that take turns in one "
-        "process; how it is kept fair is said in onegate.lab.bench. Beside layers it measures: "
-        + "; ".join(f"{name}, {_about(cost)}" for name, cost in COSTS.items()),
+def register(parser: argparse.ArgumentParser) -> None:
+    """Adds the command's options."""
+    parser.description = (
+        "Times training steps and inference of contestants that take turns in one process; how it "
+        "is kept fair is said in onegate.lab.bench. Beside layers it measures: "
+        + "; ".join(f"{name}, {_about(cost)}" for name, cost in COSTS.items())
     )
     parser.add_argument(
         "what", nargs="?", choices=("layers", *COSTS), default="layers", metavar="what",
         help=f"layers (default), {', '.join(COSTS)}; the others take --threads and --json alone",
     )  # fmt: skip
     units = parser.add_mutually_exclusive_group()
-    units.add_argument("--units", nargs="+", metavar="UNIT", help="default: mgu; see onegate units")
+    units.add_argument(
+        "--units",
+        nargs="+", metavar="UNIT", type=unit,
+        help="default: mgu; see onegate units, or FILE.py:Class",
+    )  # fmt: skip
+    add_plugins(parser)
     units.add_argument("--all-units", action="store_true", help="every registered unit")
     parser.add_argument(
         "--shape",

@@ -10,21 +10,29 @@ from rich.table import Table
 
 from onegate.lab import compare, report, tasks
 from onegate.lab.cli.options import (
+    add_plugins,
     add_seed_count,
     add_settings,
     add_threads_of_runs,
     counted_seeds,
+    task,
+    unit,
 )
 from onegate.lab.cli.warning_lines import plain_warnings
 from onegate.lab.runs import Comparison, Run
 from onegate.lab.train import session as training
 
 
-def register(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
-    """Adds the command."""
-    parser = commands.add_parser("compare", help="compare units on a task")
-    parser.add_argument("task", help=f"one of {', '.join(tasks.TASKS)}")
-    parser.add_argument("--units", nargs="+", default=["mgu", "gru"], help="default: mgu gru")
+def register(parser: argparse.ArgumentParser) -> None:
+    """Adds the command's options."""
+    add_plugins(parser)
+    parser.add_argument(
+        "task", type=task, help=f"one of {', '.join(tasks.TASKS)}, or FILE.py:Class"
+    )
+    parser.add_argument(
+        "--units", nargs="+", type=unit, default=["mgu", "gru"],
+        help="names, or FILE.py:Class (default: mgu gru)",
+    )  # fmt: skip
     parser.add_argument("--recipe", help="default: tuned")
     add_seed_count(parser, default=3)
     parser.add_argument(

@@ -18,12 +18,10 @@ from onegate.lab.data.verification import Finding, verify
 from onegate.lab.tasks import TASKS
 
 
-def register(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
-    """Adds the command to the parsers of `onegate`."""
-    parser = subparsers.add_parser(
-        "data",
-        help="list, fetch and verify data sets",
-        description="Data sets are looked for in $ONEGATE_DATA, then in the user's cache folder.",
+def register(parser: argparse.ArgumentParser) -> None:
+    """Adds the command's options."""
+    parser.description = (
+        "Data sets are looked for in $ONEGATE_DATA, then in the user's cache folder."
     )
     parser.set_defaults(run=_list)
     actions = parser.add_subparsers(metavar="action")

@@ -15,13 +15,9 @@ from onegate.lab import doctor
 _STYLES = {"ok": "", "hint": "yellow", "problem": "bold red"}
 
 
-def register(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
-    """Adds the command."""
-    parser = commands.add_parser(
-        "doctor",
-        help="say what is installed, which engine runs, and what to do",
-        description="Exit code 0 if the package can be used, with whichever engine; else 1.",
-    )
+def register(parser: argparse.ArgumentParser) -> None:
+    """Adds the command's options."""
+    parser.description = "Exit code 0 if the package can be used, with whichever engine; else 1."
     parser.add_argument("--json", action="store_true", help="print everything as JSON")
     parser.set_defaults(run=run)
 

@@ -4,11 +4,17 @@ from __future__ import annotations
 
 import argparse
 
+from onegate.lab.cli import options
 
-def register(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
-    """Adds the command."""
-    parser = subparsers.add_parser("draw", help="draw the data flow of one or several units")
-    parser.add_argument("units", nargs="+", metavar="unit", help="a name of `onegate units`")
+
+def register(parser: argparse.ArgumentParser) -> None:
+    """Adds the command's options."""
+    parser.add_argument(
+        "units",
+        nargs="+", metavar="unit", type=options.unit,
+        help="a name of `onegate units`, or FILE.py:Class",
+    )  # fmt: skip
+    options.add_plugins(parser)
     parser.add_argument(
         "-o", "--output", required=True, metavar="FILE", help="the picture, .svg or .png"
     )

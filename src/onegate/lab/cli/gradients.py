@@ -5,22 +5,20 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
-from onegate.lab.cli.options import add_settings, add_threads
+from onegate.lab.cli.options import add_plugins, add_settings, add_threads, task, unit
 from onegate.lab.cli.warning_lines import plain_warnings
 from onegate.lab.tasks import TASKS
 from onegate.lab.train import session as training
 
 
-def register(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
-    """Adds the command."""
-    parser = commands.add_parser(
-        "gradients", help="gradients through time of several units on a task's data, as a figure"
-    )
-    parser.add_argument("task", choices=TASKS, metavar="task",
-                        help=f"one of {', '.join(TASKS)}")  # fmt: skip
+def register(parser: argparse.ArgumentParser) -> None:
+    """Adds the command's options."""
+    add_plugins(parser)
+    parser.add_argument("task", type=task, help=f"one of {', '.join(TASKS)}, or FILE.py:Class")
     parser.add_argument(
-        "--units", nargs="+", default=[], metavar="UNIT", help="units as they start training"
-    )
+        "--units",
+        nargs="+", type=unit, default=[], metavar="UNIT", help="units as they start training",
+    )  # fmt: skip
     parser.add_argument(
         "--runs", nargs="+", type=Path, default=[], metavar="RUN",
         help="runs of the task, before and after training",

@@ -5,16 +5,14 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
-from onegate.lab.cli.options import add_threads
+from onegate.lab.cli.options import add_plugins, add_threads
 from onegate.lab.cli.warning_lines import plain_warnings
 from onegate.lab.train import session as training
 
 
-def register(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
-    """Adds the command."""
-    parser = commands.add_parser(
-        "inspect", help="gates, memory and gradients of a trained run, as one HTML page"
-    )
+def register(parser: argparse.ArgumentParser) -> None:
+    """Adds the command's options."""
+    add_plugins(parser)
     parser.add_argument("run_folder", type=Path, metavar="RUN", help="folder of a run")
     parser.add_argument(
         "other",

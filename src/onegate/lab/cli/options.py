@@ -3,6 +3,38 @@
 from __future__ import annotations
 
 import argparse
+from collections.abc import Callable
+from typing import TypeVar
+
+from onegate.lab import plugins
+
+_T = TypeVar("_T")
+
+
+def add_plugins(parser: argparse.ArgumentParser) -> None:
+    """Adds --plugin, for commands that take units or tasks; those of packages are known then."""
+    plugins.installed()
+    parser.add_argument(
+        "--plugin",
+        dest="plugins", action="append", default=[], metavar="FILE", type=_told(plugins.load),
+        help="a Python file with units or tasks of your own; may be repeated",
+    )  # fmt: skip
+
+
+def _told(read: Callable[[str], _T]) -> Callable[[str], _T]:
+    """Has argparse print an error as it is."""
+
+    def type_(text: str) -> _T:
+        try:
+            return read(text)
+        except ValueError as error:
+            raise argparse.ArgumentTypeError(str(error)) from None
+
+    return type_
+
+
+# Types of arguments: a name, or FILE.py:Class.
+unit, task = _told(plugins.unit), _told(plugins.task)
 
 
 def add_settings(parser: argparse.ArgumentParser) -> None:

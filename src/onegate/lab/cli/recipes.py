@@ -9,20 +9,21 @@ from typing import Any
 from rich.console import Console
 from rich.table import Table
 
-from onegate.lab import recipes
-from onegate.lab.cli.options import add_settings
+from onegate.lab import plugins, recipes
+from onegate.lab.cli.options import add_plugins, add_settings, unit
 from onegate.lab.recipes import RecipeError
 from onegate.lab.tasks import TASKS
 
 
-def register(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
-    """Adds the command."""
-    parser = commands.add_parser("recipes", help="list the recipes, or show one")
+def register(parser: argparse.ArgumentParser) -> None:
+    """Adds the command's options."""
     parser.set_defaults(run=list_all)
+    add_plugins(parser)
     actions = parser.add_subparsers(metavar="action")
     show_parser = actions.add_parser("show", help="every field of a recipe, with the reasons")
     show_parser.add_argument("recipe", metavar="TASK/RECIPE", help="such as mnist_rows/flow")
-    show_parser.add_argument("--unit", default="mgu", help="default: mgu")
+    show_parser.add_argument("--unit", type=unit, default="mgu", help="default: mgu")
+    add_plugins(show_parser)
     show_parser.add_argument("--json", action="store_true", help="as recipe.json has it")
     add_settings(show_parser)
     show_parser.set_defaults(run=show)
@@ -40,10 +41,10 @@ def list_all(_: argparse.Namespace) -> int:
 
 def show(args: argparse.Namespace) -> int:
     """Prints one recipe."""
-    task, slash, name = args.recipe.partition("/")
+    given, slash, name = args.recipe.rpartition("/")
     if not slash:
         raise RecipeError(f"{args.recipe!r}: expected task/recipe, such as mnist_rows/flow")
-    recipe = recipes.override(recipes.recipe(task, name, args.unit), args.settings)
+    recipe = recipes.override(recipes.recipe(plugins.task(given), name, args.unit), args.settings)
     if args.json:
         print(json.dumps(recipes.to_json(recipe), indent=2))
         return 0
@@ -51,6 +52,8 @@ def show(args: argparse.Namespace) -> int:
     for path, value in recipes.values(recipe):
         if path != "reasons":
             table.add_row(path, _shown(value), recipe.reasons.get(path, ""))
+    for path, content in recipe.plugins.items():
+        table.add_row("plugins", f"{path} {content}", "")
     _print(table)
     return 0
 

@@ -6,13 +6,12 @@ import argparse
 from pathlib import Path
 
 from onegate.lab import report
+from onegate.lab.cli.options import add_plugins
 
 
-def register(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
-    """Adds the command."""
-    parser = commands.add_parser(
-        "report", help="finished runs beside the paper's numbers, as one HTML page"
-    )
+def register(parser: argparse.ArgumentParser) -> None:
+    """Adds the command's options."""
+    add_plugins(parser)
     parser.add_argument(
         "runs",
         nargs="?",

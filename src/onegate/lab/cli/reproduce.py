@@ -12,13 +12,11 @@ from onegate.lab.cli.warning_lines import plain_warnings
 from onegate.lab.train import session as training
 
 
-def register(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
-    """Adds the command."""
-    parser = commands.add_parser(
-        "reproduce",
-        help="run the paper's experiments and report on them",
-        description="Small sizes by default, about ten minutes on two cores. Run it again to go "
-        "on where it was stopped; what is finished is not run again.",
+def register(parser: argparse.ArgumentParser) -> None:
+    """Adds the command's options."""
+    parser.description = (
+        "Small sizes by default, about ten minutes on two cores. Run it again to go on where it "
+        "was stopped; what is finished is not run again."
     )
     parser.add_argument("--full", action="store_true", help="every experiment at its full size")
     add_seed_count(parser, default=1)

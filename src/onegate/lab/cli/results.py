@@ -6,19 +6,18 @@ import argparse
 from pathlib import Path
 
 from onegate.lab import archive, documents
+from onegate.lab.cli.options import add_plugins
 from onegate.lab.cli.warning_lines import plain_warnings
 from onegate.lab.runs import RunError
 
 
-def register(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
-    """Adds the command."""
-    parser = commands.add_parser(
-        "results", help="keep finished runs in a few files; write the docs' tables from them"
-    )
+def register(parser: argparse.ArgumentParser) -> None:
+    """Adds the command's options."""
     actions = parser.add_subparsers(metavar="action", required=True)
     keep = actions.add_parser(
         "keep", help="put finished runs and comparisons into one file a task, without checkpoints"
     )
+    add_plugins(keep)
     keep.add_argument("runs", type=Path, nargs="+", help="folders of runs")
     keep.add_argument("--to", type=Path, default=Path("results"), help="default: results")
     keep.set_defaults(run=_keep)

@@ -9,7 +9,13 @@ from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 
 from onegate.lab import sweep, tasks
-from onegate.lab.cli.options import add_settings, add_threads_of_runs
+from onegate.lab.cli.options import (
+    add_plugins,
+    add_settings,
+    add_threads_of_runs,
+    task,
+    unit,
+)
 from onegate.lab.cli.warning_lines import plain_warnings
 from onegate.lab.recipes import RecipeError
 from onegate.lab.sweep import Grid, Plan, estimates, local
@@ -21,19 +27,18 @@ from onegate.lab.train import session as training
 from onegate.lab.train.progress import duration
 
 
-def register(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
-    """Adds the command."""
-    parser = commands.add_parser(
-        "sweep",
-        help="train every combination of units, sizes, seeds and other fields",
-        description="Run it again to go on where it was stopped; finished runs are not run again.",
+def register(parser: argparse.ArgumentParser) -> None:
+    """Adds the command's options."""
+    parser.description = (
+        "Run it again to go on where it was stopped; finished runs are not run again."
     )
+    add_plugins(parser)
     parser.add_argument(
         "tasks",
-        nargs="+", metavar="TASK",
-        help=f"of {', '.join(tasks.TASKS)}; or one .toml file with the whole grid",
+        nargs="+", metavar="TASK", type=task,
+        help=f"of {', '.join(tasks.TASKS)}, FILE.py:Class; or one .toml file with the whole grid",
     )  # fmt: skip
-    parser.add_argument("--units", nargs="+", help="default: mgu gru")
+    parser.add_argument("--units", nargs="+", type=unit, help="default: mgu gru")
     parser.add_argument("--hidden", nargs="+", type=int, help="default: the recipe's")
     parser.add_argument("--seeds", nargs="+", type=int, help="default: 0")
     parser.add_argument("--recipe", help="default: tuned")

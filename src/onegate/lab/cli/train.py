@@ -8,8 +8,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from onegate.lab import recipes, tasks
-from onegate.lab.cli.options import add_settings, add_threads
+from onegate.lab import StoppedError, recipes, tasks
+from onegate.lab.cli.options import add_plugins, add_settings, add_threads, task, unit
 from onegate.lab.cli.warning_lines import plain_warnings
 from onegate.lab.recipes import Recipe
 from onegate.lab.runs import RunError, RunFolder, run_name
@@ -18,11 +18,15 @@ from onegate.lab.train import session as training
 from onegate.lab.train.progress import Observer
 
 
-def register(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
-    """Adds the command."""
-    parser = commands.add_parser("train", help="train a unit on a task, or go on with a run")
-    parser.add_argument("task", nargs="?", help=f"one of {', '.join(tasks.TASKS)}")
-    parser.add_argument("--unit", help="see `onegate units` (default: mgu)")
+def register(parser: argparse.ArgumentParser) -> None:
+    """Adds the command's options."""
+    add_plugins(parser)
+    parser.add_argument(
+        "task", nargs="?", type=task, help=f"one of {', '.join(tasks.TASKS)}, or FILE.py:Class"
+    )
+    parser.add_argument(
+        "--unit", type=unit, help="see `onegate units`, or FILE.py:Class (default: mgu)"
+    )
     parser.add_argument("--recipe", help="see `onegate recipes` (default: tuned)")
     add_settings(parser)
     parser.add_argument(
@@ -64,7 +68,7 @@ def run(args: argparse.Namespace) -> int:
                 checkpoint_seconds=args.checkpoint_every,
                 group=group,
             )
-        except training.StoppedError as stopped:
+        except StoppedError as stopped:
             if group.leads:
                 print(f"onegate: {stopped}", file=sys.stderr)
             return 128 + stopped.signal_number

@@ -13,6 +13,7 @@ from rich.table import Table
 from rich.text import Text
 
 from onegate.export.latex import equations, latex
+from onegate.lab.cli import options
 from onegate.language import Graph
 from onegate.lowering.program import program
 from onegate.properties import gates, retention
@@ -22,10 +23,12 @@ from onegate.units import UNITS, get
 _MORE_OR_LESS = {1: "more", -1: "less"}
 
 
-def register(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
-    """Adds the command."""
-    parser = subparsers.add_parser("units", help="list the recurrent units and their equations")
-    parser.add_argument("name", nargs="?", help="one unit, in detail")
+def register(parser: argparse.ArgumentParser) -> None:
+    """Adds the command's options."""
+    parser.add_argument(
+        "name", nargs="?", type=options.unit, help="one unit, in detail: a name, or FILE.py:Class"
+    )
+    options.add_plugins(parser)
     parser.add_argument("--input-size", type=_size, default=28, help="default: %(default)s")
     parser.add_argument("--hidden-size", type=_size, default=100, help="default: %(default)s")
     form = parser.add_mutually_exclusive_group()

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+import warnings
 from dataclasses import dataclass
 from pathlib import Path
 
 import torch
 
-from onegate.lab import tasks
+from onegate.lab import plugins, tasks
 from onegate.lab.pages.markup import short
-from onegate.lab.recipes import Recipe, RecipeError
+from onegate.lab.recipes import Recipe
 from onegate.lab.report.inventory import check_numbers
 from onegate.lab.runs import Run, RunError
 from onegate.lab.tasks import Loaded
@@ -46,11 +47,12 @@ def open_run(folder: Path) -> OpenRun:
     """The run in a folder with the weights that count; errors say what is missing."""
     if not folder.is_dir():
         raise RunError(f"there is no folder {folder}: give the folder of a run, such as runs/mine")
-    try:
-        run = Run.read(folder)
-        check_numbers(run)
-    except RecipeError as error:
-        raise RunError(f"{folder / 'recipe.json'} is no recipe: {error}") from None
+    run = Run.read(folder)
+    check_numbers(run)
+    if changed := plugins.changed(run.recipe):
+        warnings.warn(
+            f"{folder}: {changed}: what is shown may not be what was trained", stacklevel=2
+        )
     try:
         weights = run.weights()
     except CheckpointError as error:

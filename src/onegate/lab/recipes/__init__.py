@@ -6,6 +6,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from onegate import units
 from onegate.lab.recipes.overriding import (
     difference,
@@ -37,11 +39,12 @@ def recipe(task: str, name: str | None, unit: str) -> Recipe:
     >>> recipe("adding", "tuned", "gru").optimizer.kind
     'adam'
     """
-    from onegate.lab import tasks  # see Recipe
+    from onegate.lab import plugins, tasks  # see Recipe
 
     known = tasks.get(task)
     build = tasks.look_up(known.recipes, name or known.usual, f"recipe of {task}")
-    return build(units.get(unit).name)
+    made = build(units.get(unit).name)
+    return replace(made, plugins=plugins.used(made))
 
 
 def summary(task: str, name: str) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import difflib
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import fields, is_dataclass
+from dataclasses import fields, is_dataclass, replace
 from typing import Any
 
 from onegate.lab.recipes.recipe import (
@@ -51,7 +51,12 @@ def replaced(recipe: Recipe, changes: Mapping[str, Any]) -> Recipe:
             inner = inner[parent]
         inner[last] = value
         content["reasons"][path] = "set by hand"
-    return from_json(content)
+    made = from_json(content)
+    if made.unit == recipe.unit:
+        return made
+    from onegate.lab import plugins  # see Recipe
+
+    return replace(made, plugins=plugins.used(made))
 
 
 def _value_for(recipe: Recipe, path: str, text: str) -> Any:
@@ -85,8 +90,10 @@ def _nearest(path: str, known: Mapping[str, Any]) -> str:
 
 
 def paths(recipe: Recipe) -> Iterator[tuple[str, Any]]:
-    """Every field's dotted path and type."""
+    """Every field's dotted path and type, but for `plugins`, which nobody sets."""
     for name, kind in kinds(Recipe).items():
+        if name == "plugins":
+            continue
         part = getattr(recipe, name)
         if is_dataclass(part):
             for inner, inner_kind in kinds(type(part)).items():
@@ -111,6 +118,8 @@ def to_json(recipe: Recipe) -> dict[str, Any]:
         if is_dataclass(part := getattr(recipe, f.name)) and not isinstance(part, type)
         else _plain(part)
         for f in fields(recipe)
+        # Recipes of onegate's own units have no such field, and so the names that they always had.
+        if f.name != "plugins" or recipe.plugins
     }
 
 
@@ -120,11 +129,12 @@ def _plain(value: Any) -> Any:
 
 def from_json(content: Mapping[str, Any]) -> Recipe:
     """The recipe that `to_json` wrote; what is missing, unknown or not allowed is named."""
-    from onegate.lab import tasks  # see Recipe
+    from onegate.lab import plugins, tasks  # see Recipe
 
     task = content.get("task")
     if not isinstance(task, str) or task not in tasks.TASKS:
-        raise RecipeError(f"task={shown(task)}: expected one of {tasks.known()}")
+        hint = plugins.hint(map(str, content.get("plugins") or ()))
+        raise RecipeError(f"task={shown(task)}: expected one of {tasks.known()}{hint}")
     parts = {
         "data": tasks.get(task).options, "model": Model, "optimizer": Optimizer,
         "schedule": Schedule,
@@ -157,8 +167,11 @@ def difference(one: Recipe, other: Recipe) -> list[str]:
     """The fields in which two recipes differ, with both values."""
     if type(one.data) is not type(other.data):
         return [f"task ({one.task} and {other.task})"]
-    return [
+    different = [
         f"{path} ({value!r} and {there!r})"
         for (path, value), (_, there) in zip(values(one), values(other), strict=True)
         if value != there and path != "reasons"
     ]
+    if {*one.plugins.values()} != {*other.plugins.values()}:
+        different.append(f"what is in {', '.join({**one.plugins, **other.plugins})}")
+    return different

@@ -231,6 +231,8 @@ class Recipe(Checked):
         is logged unless it would choose nothing and only cost time beside a test curve.
     keep: the model that counts at the end, the `last` one or the `best` on the validation set.
     reasons: for fields, by dotted path, why they are what they are.
+    plugins: where unit or task are not of onegate: file and SHA-256, or package and version (see
+        onegate.lab.plugins).
     """
 
     task: Annotated[str, Identifier()]
@@ -249,6 +251,7 @@ class Recipe(Checked):
     precision: Literal["float32", "float64"] = "float32"
     seed: Natural = 0
     reasons: Mapping[str, str] = field(default_factory=dict, compare=False)
+    plugins: Mapping[str, str] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         super().__post_init__()

@@ -15,7 +15,7 @@ from contextlib import contextmanager
 from typing import Any
 
 from onegate import files
-from onegate.lab import recipes
+from onegate.lab import plugins, recipes
 from onegate.lab.sweep import preflight, worker
 from onegate.lab.sweep.places import Place, place
 from onegate.lab.sweep.plan import Plan
@@ -55,6 +55,12 @@ class Cluster:
 
     def check(self, plan: Plan) -> None:
         """Raises `ClusterError` for whatever would fail later."""
+        for recipe in plan.recipes:
+            if name := plugins.only_here(recipe):
+                raise ClusterError(
+                    f"{name} is defined in a notebook or a script, which other machines do not "
+                    "have: write it into a file of its own, and name that with --plugin"
+                )
         nodes = self.nodes()
         gpus = {"GPU": plan.gpus} if plan.gpus else {}
         preflight.check_resources(nodes, {"CPU": plan.threads, **gpus})
@@ -109,6 +115,7 @@ class _Tasks:
     ) -> None:
         self.ray, self.plan, self.tell, self.slots = ray, plan, tell, slots
         # What an earlier attempt left says nothing about this one.
+        self.luggage = plugins.luggage()
         self.seen = {name: _look(plan.place, name) for name in names}
         self.task = ray.remote(num_cpus=plan.threads, num_gpus=plan.gpus, max_retries=_RETRIES)(
             _run
@@ -124,6 +131,7 @@ class _Tasks:
             plan.threads,
             plan.checkpoint_seconds,
             plan.device,
+            self.luggage,
         )
 
     def run(self, stop: StopRequest) -> None:
@@ -169,8 +177,10 @@ def _run(
     threads: int,
     checkpoint_seconds: float,
     device: str,
+    carried: tuple[Any, ...],
 ) -> tuple[str, str, tuple[str, ...]]:
     """The task: one run, in a worker of the cluster."""
+    plugins.unpack(plugins.Luggage(*carried))
     recipe, there = recipes.from_json(content), place(address)
     news = worker.run(recipe, name, there, threads, checkpoint_seconds, lambda _: None, device)
     return news.state, news.text, news.notes

@@ -10,12 +10,13 @@ import contextlib
 import multiprocessing
 import os
 import signal
+import sys
 from collections import deque
 from collections.abc import Callable, Sequence
 from multiprocessing.connection import Connection, wait
 from typing import Any
 
-from onegate.lab import recipes
+from onegate.lab import plugins, recipes
 from onegate.lab.recipes import Recipe
 from onegate.lab.sweep import worker
 from onegate.lab.sweep.places import place
@@ -29,15 +30,21 @@ _SECONDS_TO_STOP = 60.0
 def run(plan: Plan, names: Sequence[str], tell: Callable[[News], None]) -> int:
     """Runs the named runs; returns the number of the signal that stopped them, or 0."""
     side_by_side = min(len(names), max(1, cores() // plan.threads))
-    if side_by_side == 1:
+    if side_by_side == 1 or not _known_elsewhere(plan):
         return _one_after_the_other(plan, names, tell)
     stop = StopRequest()
     with stop.watching():
         return _Pool(plan, names, tell, stop).run(side_by_side)
 
 
+def _known_elsewhere(plan: Plan) -> bool:
+    """Whether other processes know the units and tasks; those that a notebook has defined no."""
+    a_script = hasattr(sys.modules["__main__"], "__file__")  # processes run it again
+    return a_script or not any(plugins.only_here(recipe) for recipe in plan.recipes)
+
+
 def _one_after_the_other(plan: Plan, names: Sequence[str], tell: Callable[[News], None]) -> int:
-    """In this process: where there is nothing to do beside a run."""
+    """In this process: where there is nothing to do beside a run, or no other process can."""
     for name in names:
         recipe = plan.runs[name]
         news = worker.run(recipe, name, plan.place, plan.threads, plan.checkpoint_seconds, tell)
@@ -122,7 +129,13 @@ class _Process:
         self.connection, there = context.Pipe()
         self.process = context.Process(
             target=_work,
-            args=(there, plan.place.address, plan.threads, plan.checkpoint_seconds),
+            args=(
+                there,
+                plan.place.address,
+                plan.threads,
+                plan.checkpoint_seconds,
+                plugins.luggage(),
+            ),
             daemon=True,
         )
         self.process.start()
@@ -154,11 +167,18 @@ class _Process:
         self.process.join()
 
 
-def _work(connection: Connection, address: str, threads: int, checkpoint_seconds: float) -> None:
+def _work(
+    connection: Connection,
+    address: str,
+    threads: int,
+    checkpoint_seconds: float,
+    carried: plugins.Luggage,
+) -> None:
     """The life of a process: runs that come through the pipe, and news that go back."""
     if hasattr(os, "setpgrp"):
         os.setpgrp()
     there = place(address)
+    plugins.unpack(carried)
 
     def tell(news: News) -> None:
         try:

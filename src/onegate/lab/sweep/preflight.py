@@ -13,11 +13,12 @@ from typing import Any
 
 import torch
 
+import onegate
 from onegate.lab.sweep.places import Place, PlaceError, place
 
 _PROBE = ".probe-"
 # Parts of the package that no run's numbers depend on.
-_APART = ("bench", "cli", "inspect", "pages", "report")
+_APART = tuple(f"lab/{part}/" for part in ("bench", "cli", "inside", "pages", "report"))
 
 
 class ClusterError(ValueError):
@@ -35,12 +36,12 @@ class Node:
 
 def versions() -> dict[str, str]:
     """What must be equal on all nodes: the package, the code that runs go through, torch."""
-    folder = Path(__file__).parents[1]
+    folder = Path(onegate.__file__).parent
     digest = hashlib.sha256()
     for path in sorted(folder.rglob("*.py")):
-        name = path.relative_to(folder)
-        if name.parts[0] not in _APART:
-            digest.update(name.as_posix().encode() + path.read_bytes())
+        name = path.relative_to(folder).as_posix()
+        if not name.startswith(_APART):
+            digest.update(name.encode() + path.read_bytes())
     return {
         "onegate": importlib.metadata.version("onegate"),
         "the code of onegate": digest.hexdigest()[:8],

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
+from onegate.lab import StoppedError
 from onegate.lab.sweep import local
 from onegate.lab.sweep.board import Board
 from onegate.lab.sweep.plan import Plan
 from onegate.lab.sweep.worker import News
-from onegate.lab.train.session import StoppedError
 
 # Runs the named runs of a plan, tells of them, and returns the signal that stopped it, or 0.
 Backend = Callable[[Plan, Sequence[str], Callable[[News], None]], int]

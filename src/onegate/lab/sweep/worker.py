@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Literal
 
+from onegate.lab import StoppedError
 from onegate.lab.recipes import Recipe
 from onegate.lab.sweep.places import Place
 from onegate.lab.train import session as training
@@ -93,7 +94,7 @@ def _train(
                 patience=_PATIENCE,
                 group=Group(own_device(device)),
             )
-    except training.StoppedError as stopped:
+    except StoppedError as stopped:
         return "stopped", str(stopped)
     except Exception as error:  # whatever it is, the other runs go on
         known = isinstance(error, (ValueError, OSError))

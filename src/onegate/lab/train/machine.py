@@ -12,6 +12,8 @@ from typing import Any
 import numpy as np
 import torch
 
+import onegate
+
 
 def describe(engine: str) -> dict[str, Any]:
     """The facts for machine.json; `engine` is what the layers report."""
@@ -39,7 +41,7 @@ def _version() -> str:
 
 def commit() -> str | None:
     """The commit of a source tree, with `+` if files were changed since; None elsewhere."""
-    folder = Path(__file__).parent
+    folder = Path(onegate.__file__).parent
     try:
         head = _git(folder, "rev-parse", "HEAD")
         changed = _git(folder, "status", "--porcelain", "--untracked-files=no", ".")

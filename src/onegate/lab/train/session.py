@@ -15,7 +15,7 @@ from typing import Any
 
 import torch
 
-from onegate.lab import recipes, tasks
+from onegate.lab import StoppedError, plugins, recipes, tasks
 from onegate.lab.recipes import Recipe
 from onegate.lab.runs import LINES, RunError, RunFolder, State, WatchedFolder, run_name
 from onegate.lab.train import machine, models
@@ -27,14 +27,6 @@ from onegate.lab.train.progress import Observer, Position, Speed, Throttle
 RUNS = Path("runs")
 # What is kept in a checkpoint beside the trainer's state; versions before did not count lines.
 _KEPT: dict[str, Any] = {"seconds": float, "training_seconds": float, "metrics?": LINES}
-
-
-class StoppedError(Exception):
-    """The run was asked to stop; it is saved, and the message says how to go on."""
-
-    def __init__(self, message: str, signal_number: int) -> None:
-        super().__init__(message)
-        self.signal_number = signal_number
 
 
 def train(
@@ -71,6 +63,8 @@ def train(
         result: Mapping[str, Any] | None = group.lead(earlier_result)
         if result is not None:
             return result
+        if changed := plugins.changed(recipe):
+            raise RunError(f"{changed}: go on with the file as it was, or start a run anew")
         trainer = Trainer(recipe, tasks.load(recipe), group)
         with _write_errors_explained(run):
             return _Session(run, trainer, observers, checkpoint_seconds).run()
@@ -99,6 +93,8 @@ def _write_errors_explained(run: RunFolder) -> Iterator[None]:
     """A full disk or a folder gone read-only ends the run; what was saved before stays whole."""
     try:
         yield
+    except BrokenPipeError:  # of the terminal, not of the folder: nobody reads what is shown
+        raise
     except OSError as error:
         kept = run.checkpoints.updates()
         saved = f"the checkpoint of update {kept[-1]} is whole" if kept else "nothing was saved yet"

@@ -1,0 +1,97 @@
+"""Modules by the names that they had before: they are found under both, and the old one warns.
+
+Layers that were pickled whole name the modules of their classes, and are read by this way too.
+"""
+
+from __future__ import annotations
+
+import importlib
+import sys
+from collections.abc import Sequence
+from importlib.machinery import ModuleSpec
+from types import ModuleType
+
+
+def _each(names: str, new: str, old: str = "{}") -> dict[str, str]:
+    return {old.format(name): new.format(name) for name in names.split()}
+
+
+# Within the package, old -> new; a row of a package holds for its modules that have none.
+MODULES = {
+    "expressions": "language",
+    **_each("code differentiate program stages", "lowering.{}", "graph.{}"),
+    "graph.properties": "properties",
+    "graph.latex": "export.latex",
+    **_each("diagram draw grid layering layout placement routing", "picture.{}", "graph.{}"),
+    "graph": "lowering",
+    "engines.fused": "engines.cpu.operator",
+    "engines.choice": "engines",
+    **_each("direction compiling", "engines.base", "engines.{}"),
+    **_each("native memory programs", "engines.cpu.{}", "engines.{}"),
+    **_each("arguments cells layers named init convert", "nn.{}"),
+    **_each(
+        "comparing examples heatmaps measures page payload pictures plots runs writing",
+        "lab.inside.{}",
+        "inspect.{}",
+    ),
+    "inspect": "probe",
+    **_each(
+        "models optimizers cross_entropy text_statistics checkpoints distributed machine "
+        "profiling progress",
+        "lab.train.{}",
+    ),
+    "trainer": "lab.train.loop",
+    "training": "lab.train.session",
+    "results": "lab.runs",
+    **_each("doctor compare reproduce tasks", "lab.{}"),
+    **_each("data recipes sweep pages report bench cli", "lab.{}"),
+}
+
+
+def new_name(old: str) -> str | None:
+    """Where a module is now; None if it is where it was."""
+    package, _, name = old.partition(".")
+    if package != "onegate":
+        return None
+    inner = ""
+    while name:
+        if name in MODULES:
+            return f"onegate.{MODULES[name]}{inner}"
+        name, _, last = name.rpartition(".")
+        inner = f".{last}{inner}"
+    return None
+
+
+class _Finder:
+    """Finds what moved, before Python looks into folders: a module must not be loaded twice."""
+
+    @staticmethod
+    def find_spec(
+        name: str, _path: Sequence[str] | None, _target: object = None
+    ) -> ModuleSpec | None:
+        new = new_name(name)
+        return ModuleSpec(name, _Alias(new)) if new else None  # type: ignore[arg-type]
+
+
+class _Alias:
+    """Loads the module under its new name, and has Python keep it under the old one as well."""
+
+    def __init__(self, new: str) -> None:
+        self.new = new
+
+    def create_module(self, _spec: ModuleSpec) -> None:
+        """Leaves it to Python; what it makes is replaced."""
+
+    def exec_module(self, module: ModuleType) -> None:
+        import warnings
+
+        old = module.__name__
+        message = f"{old} is now {self.new}"
+        warnings.warn(message, DeprecationWarning, stacklevel=2)
+        sys.modules[old] = importlib.import_module(self.new)
+
+
+def watch() -> None:
+    """Has Python look here first from now on."""
+    if not any(isinstance(finder, _Finder) for finder in sys.meta_path):
+        sys.meta_path.insert(0, _Finder())
