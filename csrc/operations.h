@@ -23,4 +23,5 @@
   X(13, dsigmoid, 2, x * (y - y * y))                           \
   X(14, dtanh, 2, x * (T{1} - y * y))                           \
   X(15, drelu, 2, y <= T{0} ? Vec<T>{} : x)                     \
-  X(16, reduce, 1, x) /* sums over rows: see run_block */
+  X(16, reduce, 1, x) /* sums over rows: see run_block */       \
+  X(17, exp, 1, exp<T>(x))

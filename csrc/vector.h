@@ -123,6 +123,29 @@ template <class T> OG_INLINE Vec<T> tanh(Vec<T> x) {
   return m / (m + T{2});
 }
 
+// 2^n in two factors, each of them a number that is neither infinite nor denormal.
+template <class T> OG_INLINE Vec<T> exp(Vec<T> x) {
+  using C = ExpConstants<T>;
+  using I = typename Lanes<T>::Int;
+  const T high = (C::bias + 2) / C::log2e, low = -(C::bias + C::mantissa + 2) / C::log2e;
+  x = x > high ? splat<T>(high) : x;
+  x = x < low ? splat<T>(low) : x;
+  const Vec<T> shifted = x * C::log2e + C::magic;
+  const Vec<T> n = shifted - C::magic;
+  const Vec<T> r = (x - n * C::ln2_high) - n * C::ln2_low;
+  const Vec<T> magic = splat<T>(C::magic);
+  VecInt<T> bits, zero;
+  std::memcpy(&bits, &shifted, sizeof bits);
+  std::memcpy(&zero, &magic, sizeof zero);
+  const VecInt<T> whole = bits - zero, half = whole >> I{1};
+  const VecInt<T> one = (half + I{C::bias}) << I{C::mantissa};
+  const VecInt<T> other = (whole - half + I{C::bias}) << I{C::mantissa};
+  Vec<T> factors[2];
+  std::memcpy(&factors[0], &one, sizeof one);
+  std::memcpy(&factors[1], &other, sizeof other);
+  return (Taylor<T, 1>::at(r) * r + T{1}) * factors[0] * factors[1];
+}
+
 template <class T> OG_INLINE Vec<T> relu(Vec<T> x) { return x <= T{0} ? Vec<T>{} : x; }
 
 }  // namespace OG_ISA

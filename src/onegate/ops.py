@@ -19,7 +19,7 @@ import torch
 from torch import Tensor
 
 # The functions that equations are written with; `onegate` has them too.
-__all__ = ["identity", "relu", "sigmoid", "tanh"]
+__all__ = ["exp", "identity", "relu", "sigmoid", "tanh"]
 
 _V = TypeVar("_V")
 
@@ -124,6 +124,7 @@ sigmoid = _function("sigmoid", 5, torch.sigmoid, lambda g, y, a: (dsigmoid(g, y)
                     r"\sigma", "σ", role="gate")
 tanh = _function("tanh", 6, torch.tanh, lambda g, y, a: (dtanh(g, y),), r"\tanh")
 relu = _function("relu", 7, torch.relu, lambda g, y, a: (drelu(g, y),), r"\mathrm{ReLU}", "ReLU")
+exp = _function("exp", 17, torch.exp, lambda g, y, a: (g * y,), r"\exp")
 
 # What the lowering makes of them. Each is computed as it is written here: a shorter form, such as
 # a + g (b - a), would be infinite or not a number where the equations are not.

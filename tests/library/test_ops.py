@@ -5,6 +5,7 @@ from __future__ import annotations
 import ctypes
 import math
 
+import numpy as np
 import pytest
 import torch
 from torch import Tensor
@@ -29,6 +30,25 @@ TOLERANCE = {torch.float32: 3e-6, torch.float64: 1e-14}
 def operands(row: Operation, *shape: int) -> list[Tensor]:
     generator = torch.Generator().manual_seed(row.opcode)
     return [torch.randn(shape, dtype=torch.float64, generator=generator) for _ in range(row.arity)]
+
+
+VALUES = {  # at arguments -3, -1/2, 0, 2 and 11, by formulas in long double
+    "sigmoid": lambda v: 1 / (1 + np.exp(-v)),
+    "tanh": lambda v: (np.exp(2 * v) - 1) / (np.exp(2 * v) + 1),
+    "relu": lambda v: np.maximum(v, 0),
+    "exp": lambda v: np.sum([v**k / math.factorial(k) for k in range(80)], axis=0),
+}
+
+
+@pytest.mark.parametrize("name", [n for n in POINTWISE if OPERATIONS[n].role != "arithmetic"])
+def test_functions_have_the_values_of_their_formulas(name: str) -> None:
+    at = np.array([-3, -0.5, 0, 2, 11], np.longdouble)
+    expected = torch.from_numpy(VALUES[name](at).astype(np.float64))
+    given = torch.from_numpy(at.astype(np.float64))
+    torch.testing.assert_close(OPERATIONS[name].compute(given), expected, rtol=1e-14, atol=1e-15)
+    if library().problem is None:
+        found = native_result(OPERATIONS[name], [given])
+        torch.testing.assert_close(found, expected, rtol=1e-14, atol=1e-15)
 
 
 def test_opcodes_are_numbered_from_zero() -> None:
