@@ -24,4 +24,5 @@
   X(14, dtanh, 2, x * (T{1} - y * y))                           \
   X(15, drelu, 2, y <= T{0} ? Vec<T>{} : x)                     \
   X(16, reduce, 1, x) /* sums over rows: see run_block */       \
-  X(17, exp, 1, exp<T>(x))
+  X(17, exp, 1, exp<T>(x))                                      \
+  X(18, softplus, 1, softplus<T>(x))

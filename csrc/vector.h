@@ -148,4 +148,22 @@ template <class T> OG_INLINE Vec<T> exp(Vec<T> x) {
 
 template <class T> OG_INLINE Vec<T> relu(Vec<T> x) { return x <= T{0} ? Vec<T>{} : x; }
 
+template <class T, int k> struct Atanh {  // sum over j >= k of q^(j-k) / (2j + 1)
+  static OG_INLINE Vec<T> at(Vec<T> q) {
+    constexpr T c = static_cast<T>(1.0 / (2 * k + 1));
+    if constexpr (k == (sizeof(T) == 4 ? 8 : 17)) {
+      return splat<T>(c);
+    } else {
+      return Atanh<T, k + 1>::at(q) * q + c;
+    }
+  }
+};
+
+// log(1 + exp(x)) = max(x, 0) + log(1 + u) with u = exp(-|x|), and log(1 + u) = 2 atanh(u / (2 + u)).
+template <class T> OG_INLINE Vec<T> softplus(Vec<T> x) {
+  const Vec<T> u = exp<T>(x < T{0} ? x : -x);
+  const Vec<T> s = u / (u + T{2});
+  return relu<T>(x) + (s + s) * Atanh<T, 0>::at(s * s);
+}
+
 }  // namespace OG_ISA

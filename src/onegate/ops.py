@@ -16,10 +16,11 @@ from dataclasses import dataclass
 from typing import Any, Literal, TypeVar
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor
 
 # The functions that equations are written with; `onegate` has them too.
-__all__ = ["exp", "identity", "relu", "sigmoid", "tanh"]
+__all__ = ["exp", "identity", "relu", "sigmoid", "softplus", "tanh"]
 
 _V = TypeVar("_V")
 
@@ -124,6 +125,8 @@ sigmoid = _function("sigmoid", 5, torch.sigmoid, lambda g, y, a: (dsigmoid(g, y)
                     r"\sigma", "σ", role="gate")
 tanh = _function("tanh", 6, torch.tanh, lambda g, y, a: (dtanh(g, y),), r"\tanh")
 relu = _function("relu", 7, torch.relu, lambda g, y, a: (drelu(g, y),), r"\mathrm{ReLU}", "ReLU")
+softplus = _function("softplus", 18, lambda a: F.softplus(a, threshold=50),  # beyond, it is a
+                     lambda g, y, a: (g * sigmoid(a),), r"\mathrm{softplus}", kept=False)
 exp = _function("exp", 17, torch.exp, lambda g, y, a: (g * y,), r"\exp")
 
 # What the lowering makes of them. Each is computed as it is written here: a shorter form, such as

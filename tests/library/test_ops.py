@@ -36,6 +36,7 @@ VALUES = {  # at arguments -3, -1/2, 0, 2 and 11, by formulas in long double
     "sigmoid": lambda v: 1 / (1 + np.exp(-v)),
     "tanh": lambda v: (np.exp(2 * v) - 1) / (np.exp(2 * v) + 1),
     "relu": lambda v: np.maximum(v, 0),
+    "softplus": lambda v: np.log1p(np.exp(v)),
     "exp": lambda v: np.sum([v**k / math.factorial(k) for k in range(80)], axis=0),
 }
 
