@@ -14,35 +14,41 @@ import onegate
 SOURCE = Path(onegate.__file__).parent
 PACKAGE = "onegate"
 
-LANGUAGE = {"expressions", "tracing", "graph", "units"}
-MODULES = {*LANGUAGE, "engines", "arguments", "init", "cells", "layers", "named", "convert"}
-EXPERIMENTS = {"models", "tasks", "training", "trainer", "optimizers"}
+# What a unit is and becomes.
+LANGUAGE = {"ops", "language", "tracing", "notation", "properties", "export.latex", "units"}
+LAYERS = {*LANGUAGE, "lowering", "engines", "nn"}
 
-# Part -> the only other parts it may import.
+# Part of the library -> the only other parts it may import.
 MAY_IMPORT: dict[str, set[str]] = {
-    "expressions": set(),
-    "tracing": {"expressions"},
-    "graph": {"expressions", "tracing"},
-    "units": {"expressions", "tracing", "graph"},
-    "engines": LANGUAGE,
-    "arguments": {*LANGUAGE, "engines"},
-    "init": LANGUAGE,
-    "cells": {*LANGUAGE, "engines", "arguments", "init"},
-    "layers": {*LANGUAGE, "engines", "arguments", "init", "cells"},
-    "named": {"units", "cells", "layers"},
-    "convert": {*LANGUAGE, "cells", "layers", "named"},
+    "_moved": set(),
+    "extras": set(),
     "files": set(),
-    "text_statistics": set(),
-    "data": {"files"},
-    "recipes": {*LANGUAGE, "files"},
-    "results": {"files", "recipes", "checkpoints", "machine"},
-    "pages": {"files"},
-    "report": {"files", "pages", "recipes", "results", *LANGUAGE},
+    "ops": set(),
+    "language": {"ops"},
+    "tracing": {"ops", "language"},
+    "notation": {"ops", "language", "tracing"},
+    "properties": {"ops", "language", "tracing", "notation"},
+    "export": {"ops", "language", "tracing", "notation", "properties", "lowering"},
+    "units": {"ops", "language", "tracing", "export"},
+    "lowering": {"ops", "language", "tracing", "properties"},
+    "engines": {*LANGUAGE, "lowering"},
+    "nn": {*LANGUAGE, "lowering", "engines"},
+    "picture": {*LANGUAGE, "export", "extras", "files"},
+    "probe": LAYERS,
 }
-# The parts of inspect that a user calls on a layer of their own; the others read runs.
-INSIDE_A_LAYER = {"inspect.traces", "inspect.memory", "inspect.gradients", "inspect.jacobians"}
-# A picture is asked for by a unit's name.
-ALLOWED = {("graph.draw", "units")}
+# Part of the laboratory -> what it may import of the laboratory.
+MAY_IMPORT_OF_LAB: dict[str, set[str]] = {
+    "data": set(),
+    "pages": set(),
+    "recipes": {"tasks", "plugins"},
+    "tasks": {"data", "recipes"},
+    "plugins": {"recipes", "tasks"},
+    "runs": {"recipes", "train"},
+    "train": {"data", "plugins", "recipes", "runs", "tasks"},
+    "report": {"pages", "plugins", "recipes", "runs", "tasks", "train"},
+}
+# Packages that the library does without; in the folder of pictures, matplotlib.
+OF_THE_LAB = {"matplotlib", "rich", "pooch", "safetensors", "ray", "tensorboard"}
 
 
 def modules() -> dict[str, Path]:
@@ -77,14 +83,57 @@ def imported(name: str) -> set[str]:
     return ours - {name}
 
 
+@functools.cache
+def packages(name: str) -> set[str]:
+    """The packages that a module imports, wherever in its text."""
+    found: set[str] = set()
+    for node in ast.walk(ast.parse(MODULE_FILES[name].read_text())):
+        if isinstance(node, ast.Import):
+            found |= {alias.name for alias in node.names}
+        elif isinstance(node, ast.ImportFrom) and not node.level:
+            found.add(node.module or "")
+    return {one.partition(".")[0] for one in found}
+
+
 def part(name: str) -> str:
-    return name.partition(".")[0]
+    return name.removeprefix("lab.").partition(".")[0]
 
 
-@pytest.mark.parametrize("name", [n for n in MODULE_FILES if part(n) in MAY_IMPORT])
+def of_lab(name: str) -> bool:
+    return name == "lab" or name.startswith("lab.")
+
+
+LIBRARY = [n for n in MODULE_FILES if not of_lab(n) and n not in ("", "_public", "__main__")]
+
+
+@pytest.mark.parametrize("name", LIBRARY)
 def test_imports_point_one_way(name: str) -> None:
-    allowed = MAY_IMPORT[part(name)] | {part(name)}
-    wrong = {m for m in imported(name) if part(m) not in allowed and (name, part(m)) not in ALLOWED}
+    allowed = MAY_IMPORT[part(name)]
+    wrong = {
+        m
+        for m in imported(name)
+        if m and part(m) != part(name) and m not in allowed and part(m) not in allowed
+    }
+    assert not wrong, f"{name} may import {sorted(allowed)}, not {sorted(wrong)}"
+
+
+@pytest.mark.parametrize("name", ["_public", *LIBRARY])
+def test_the_library_knows_nothing_of_the_laboratory(name: str) -> None:
+    assert not {m for m in imported(name) if of_lab(m)}
+
+
+@pytest.mark.parametrize("name", ["_public", *LIBRARY])
+def test_the_library_imports_no_package_of_the_laboratory(name: str) -> None:
+    allowed = {"matplotlib"} if part(name) == "picture" else set()
+    assert not (packages(name) & OF_THE_LAB) - allowed
+
+
+@pytest.mark.parametrize(
+    "name", [n for n in MODULE_FILES if of_lab(n) and part(n) in MAY_IMPORT_OF_LAB]
+)
+def test_imports_of_the_laboratory_point_one_way(name: str) -> None:
+    allowed = {*MAY_IMPORT_OF_LAB[part(name)], part(name), "lab", ""}
+    wrong = {m for m in imported(name) if of_lab(m) and part(m) not in allowed}
     assert not wrong, f"{name} may import {sorted(allowed)}, not {sorted(wrong)}"
 
 
@@ -101,18 +150,11 @@ def _gathers(name: str) -> bool:
 
 @pytest.mark.parametrize("name", [n for n in MODULE_FILES if part(n) not in ("cli", "__main__")])
 def test_only_the_command_line_knows_the_command_line(name: str) -> None:
-    assert "cli" not in {part(m) for m in imported(name)}
-
-
-@pytest.mark.parametrize(
-    "name", [n for n in MODULE_FILES if part(n) in MODULES or n in INSIDE_A_LAYER]
-)
-def test_the_library_knows_nothing_of_experiments(name: str) -> None:
-    assert not {part(m) for m in imported(name)} & {*EXPERIMENTS, "data", "recipes", "results"}
+    assert not {m for m in imported(name) if m.startswith("lab.cli")}
 
 
 def test_layers_never_name_a_unit_and_units_never_a_layer() -> None:
-    for name in ("arguments", "init", "cells", "layers"):
+    for name in ("nn.arguments", "nn.init", "nn.cells", "nn.layers"):
         text = MODULE_FILES[name].read_text()
         code = "\n".join(ast.unparse(node) for node in _without_docstrings(ast.parse(text)).body)
         named = {unit for unit in onegate.UNITS if f"'{unit}'" in code}

@@ -45,6 +45,17 @@ MODULES = {
     "results": "lab.runs",
     **_each("doctor compare reproduce tasks", "lab.{}"),
     **_each("data recipes sweep pages report bench cli", "lab.{}"),
+    **_each("locks writing", "files", "data.{}"),
+    **_each("adding imdb mnist ptb", "lab.tasks.{}", "recipes.{}"),
+    "recipes.fields": "lab.recipes.recipe",
+    "recipes.starts": "lab.tasks.base",
+    "report.published": "lab.tasks.base",
+    "report.subjects": "lab.tasks.metrics",
+    "bench.compare": "lab.bench.outcomes",
+    "bench.figures": "lab.bench.targets",
+    "bench.report": "lab.bench.record",
+    "bench.memory": "lab.bench.contestants",
+    "bench.unavailable": "lab.bench.shapes",
 }
 
 

@@ -75,7 +75,7 @@ def load(path: str | Path) -> Plugin:
         content = Path(path).read_bytes()
     except OSError as error:
         raise PluginError(f"{path} cannot be read: {error.strerror or error}") from None
-    return _run(str(path), content)
+    return _run(str(Path(path)), content)
 
 
 def unit(text: str) -> str:
@@ -117,11 +117,11 @@ def _registered(kind: type, name: str) -> str:
 
 
 def _run(path: str, content: bytes) -> Plugin:
+    for known in PLUGINS.values():
+        if known.content == content:
+            return known
     name = f"{Path(path).stem}_{hashlib.sha256(path.encode()).hexdigest()[:8]}"
     module = ModuleType(f"onegate_plugin_{name}")
-    before = PLUGINS.get(module.__name__)
-    if before is not None and before.content == content:
-        return before
     module.__file__ = path
     with _all_or_nothing(module):
         try:

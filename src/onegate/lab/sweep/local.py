@@ -14,6 +14,7 @@ import sys
 from collections import deque
 from collections.abc import Callable, Sequence
 from multiprocessing.connection import Connection, wait
+from pathlib import Path
 from typing import Any
 
 from onegate.lab import plugins, recipes
@@ -38,9 +39,11 @@ def run(plan: Plan, names: Sequence[str], tell: Callable[[News], None]) -> int:
 
 
 def _known_elsewhere(plan: Plan) -> bool:
-    """Whether other processes know the units and tasks; those that a notebook has defined no."""
-    a_script = hasattr(sys.modules["__main__"], "__file__")  # processes run it again
-    return a_script or not any(plugins.only_here(recipe) for recipe in plan.recipes)
+    """Whether other processes know the units and tasks; not those that a notebook has defined."""
+    script = getattr(sys.modules["__main__"], "__file__", None)  # processes run it again
+    if script is not None and Path(script).is_file():
+        return True
+    return not any(plugins.only_here(recipe) for recipe in plan.recipes)
 
 
 def _one_after_the_other(plan: Plan, names: Sequence[str], tell: Callable[[News], None]) -> int:
