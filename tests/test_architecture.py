@@ -16,7 +16,7 @@ PACKAGE = "onegate"
 
 # What a unit is and becomes.
 LANGUAGE = {"ops", "language", "tracing", "notation", "properties", "export.latex", "units"}
-LAYERS = {*LANGUAGE, "lowering", "engines", "nn"}
+LAYERS = {*LANGUAGE, "lowering", "engines", "display", "nn"}
 
 # Part of the library -> the only other parts it may import.
 MAY_IMPORT: dict[str, set[str]] = {
@@ -32,8 +32,9 @@ MAY_IMPORT: dict[str, set[str]] = {
     "units": {"ops", "language", "tracing", "export"},
     "lowering": {"ops", "language", "tracing", "properties"},
     "engines": {*LANGUAGE, "lowering"},
-    "nn": {*LANGUAGE, "lowering", "engines"},
+    "nn": {*LANGUAGE, "lowering", "engines", "display"},
     "picture": {*LANGUAGE, "export", "extras", "files"},
+    "display": {*LANGUAGE, "picture", "extras"},
     "probe": LAYERS,
 }
 # Part of the laboratory -> what it may import of the laboratory.
@@ -44,8 +45,9 @@ MAY_IMPORT_OF_LAB: dict[str, set[str]] = {
     "tasks": {"data", "recipes"},
     "plugins": {"recipes", "tasks"},
     "runs": {"recipes", "train"},
+    "archive": {"recipes", "runs"},
     "train": {"data", "plugins", "recipes", "runs", "tasks"},
-    "report": {"pages", "plugins", "recipes", "runs", "tasks", "train"},
+    "report": {"archive", "pages", "plugins", "recipes", "runs", "tasks", "train"},
 }
 # Packages that the library does without; in the folder of pictures, matplotlib.
 OF_THE_LAB = {"matplotlib", "rich", "pooch", "safetensors", "ray", "tensorboard"}

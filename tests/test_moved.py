@@ -38,7 +38,7 @@ recipes.recipe recipes.starts report report.curves report.figures report.groups 
 report.page report.pareto report.plots report.provenance report.published report.scales
 report.subjects report.tables reproduce results sweep sweep.board sweep.cluster sweep.estimates
 sweep.grid sweep.local sweep.places sweep.plan sweep.preflight sweep.running sweep.worker tasks
-text_statistics trainer training
+text_statistics trainer training engines.choice engines.compiling engines.direction
 """
 OLD = _NAMES.split()
 

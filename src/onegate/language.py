@@ -321,6 +321,10 @@ class Vector(_Declared):
         return self if unit is None else unit._scope_of(self).vector(self)
 
 
+# Called with every unit's class when it is defined; tracing has its own check here.
+CHECKS: list[Callable[[type[Unit]], None]] = []
+
+
 def _is_known(cls: type, name: str) -> bool:
     """Whether an attribute is an annotated option, or means something for every unit."""
     annotated = {key for base in cls.__mro__ for key in inspect.get_annotations(base)}
@@ -355,9 +359,8 @@ class Unit:
                 )
         dataclass(frozen=True)(cls)
         if not abstract:
-            from onegate.tracing import check  # which knows of units
-
-            check(cls)
+            for check in CHECKS:
+                check(cls)
 
     def __post_init__(self) -> None:
         """Refuses options that are not of the type they are annotated with."""

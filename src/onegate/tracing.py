@@ -99,6 +99,9 @@ def check(kind: type[Unit]) -> None:
             )
 
 
+language.CHECKS.append(check)
+
+
 class _Trace(Builder):
     """Builds a graph while `step` runs on symbolic values."""
 

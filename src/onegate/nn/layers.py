@@ -14,6 +14,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 from torch.nn.utils.rnn import PackedSequence, pack_padded_sequence, pad_packed_sequence
 
+from onegate import display
 from onegate.engines import NOT_RUN, Choice, choose, runner
 from onegate.engines.base import Direction, Run
 from onegate.language import Unit, flag
@@ -24,7 +25,7 @@ from onegate.tracing import trace
 from onegate.units import get
 
 
-class Recurrent(nn.Module):
+class Recurrent(display.Layer, nn.Module):
     """Layers of a recurrent unit, called as `torch.nn.GRU` (or LSTM).
 
     unit: a registered name, a unit, or its class; its options are further keywords.
@@ -245,7 +246,9 @@ class Recurrent(nn.Module):
 
     def extra_repr(self) -> str:
         """The arguments that are not the defaults."""
-        shown = [str(self.input_size), str(self.hidden_size)]
+        named = "unit_name" in dir(self)  # by the class
+        shown = [] if named else [repr(self.unit.name)]
+        shown += [str(self.input_size), str(self.hidden_size)]
         shown += [f"{name}={value!r}" for name, value in self.unit.options().items()]
         defaults = inspect.signature(Recurrent.__init__).parameters
         for name in _SHOWN:
