@@ -69,10 +69,10 @@ class SCRN(Unit):
     R = Affine(bias=False)
 
     def state_sizes(self, hidden_size: int) -> dict[str, int]:
-        """S has a size of its own."""
+        """The context s has a size of its own."""
         return {"h": hidden_size, "s": self.context_size}
 
     def step(self, x: Any, h: Any, s: Any) -> Any:
-        """H sees the context of its own step."""
+        """The new h sees the new s."""
         s = self.alpha * s + (1 - self.alpha) * self.B[x]
         return sigmoid(self.P[s] + self.A[x] + self.R[h]), s

@@ -31,7 +31,6 @@ class Work:
 
     @property
     def training(self) -> int:
-        """Both."""
         return self.forward + self.backward
 
 

@@ -15,7 +15,6 @@ from onegate.lab.data.files import complete, fetch
 from onegate.lab.data.folders import data_folders, locate
 from onegate.lab.data.sources import SOURCES, Source
 from onegate.lab.data.verification import Finding, verify
-from onegate.lab.tasks import TASKS
 
 
 def register(parser: argparse.ArgumentParser) -> None:
@@ -39,6 +38,8 @@ def register(parser: argparse.ArgumentParser) -> None:
 
 
 def _list(_: argparse.Namespace) -> int:
+    from onegate.lab.tasks import TASKS  # with torch, which the other actions do without
+
     rows = [_row(source) for source in SOURCES.values()]
     rows += [
         (task.name, "here", "", "", f"{task.title}, generated from a seed")

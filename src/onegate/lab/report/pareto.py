@@ -75,7 +75,7 @@ def _against(groups: Sequence[Group], cost: Cost) -> Plot | None:
         [group.value * metric.scale for group in best],
         color=canvas.MUTED.light, linestyle=":", linewidth=1.2, zorder=1,
         drawstyle="steps-post",
-        label="none is better for less",
+        label="Pareto front",
     )  # fmt: skip
     axes.set_xscale("log")
     costs = [_cost(group, cost) for group in known]

@@ -1,4 +1,4 @@
-"""Axes of a metric on which half of the error is as far everywhere, with plain numbers."""
+"""Logarithmic and logit axes of a metric, with plain numbers at their ticks."""
 
 from __future__ import annotations
 

@@ -41,7 +41,6 @@ class Batch:
 
     @property
     def columns(self) -> int:
-        """B."""
         return self.inputs.shape[1]
 
 

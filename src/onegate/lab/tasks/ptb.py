@@ -226,7 +226,6 @@ class Ptb(Task):
     full = tuple(Planned("paper", (f"model.hidden_size={size}",)) for size in _SIZES)
 
     def reads_words(self, options: PtbData) -> bool:  # noqa: ARG002
-        """Always."""
         return True
 
     def words(self, options: PtbData) -> tuple[str, ...]:  # noqa: ARG002
