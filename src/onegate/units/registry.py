@@ -18,17 +18,22 @@ _U = TypeVar("_U", bound=type[Unit])
 
 
 def register(name: str) -> Callable[[_U], _U]:
-    """Class decorator: checks the unit's equations and enters it under `name` in `UNITS`.
+    """Class decorator: enters a unit under `name` in `UNITS`.
 
-    The equations end the class's docstring, in LaTeX.
+    The equations end the class's docstring, in LaTeX. The same class defined again, as when a
+    notebook's cell is run once more, takes the place of the first.
     """
+    if isinstance(name, type):  # type: ignore[unreachable]  # as if it were no function
+        raise UnitError(f"write @onegate.register('a_name') over class {name.__name__}")
+    if not name.isidentifier():
+        raise UnitError(f"a unit's name is an identifier such as 'mgu', got {name!r}")
 
     def enter(kind: _U) -> _U:
-        if not name.isidentifier():
-            raise UnitError(f"a unit's name is an identifier such as 'mgu', got {name!r}")
-        taken = UNITS.get(name)
-        if taken is not None and _defined_in(type(taken)) != _defined_in(kind):
-            raise UnitError(f"the name {name!r} is taken by {type(taken).__qualname__}")
+        if not (isinstance(kind, type) and issubclass(kind, Unit)):
+            raise UnitError(f"{kind!r} is no unit: write class {name.title()}(onegate.Unit)")
+        taken = type(UNITS.get(name, kind()))
+        if _place(taken) != _place(kind):
+            raise UnitError(f"the name {name!r} is taken by {taken.__qualname__}")
         kind.registered = name
         unit = kind()
         trace(unit, 3, 2)  # two sizes, so that an equation that mixes them up is found
@@ -41,8 +46,8 @@ def register(name: str) -> Callable[[_U], _U]:
     return enter
 
 
-def _defined_in(kind: type) -> tuple[str, str]:
-    """The same for a class that is defined again, as in a notebook."""
+def _place(kind: type) -> tuple[str, str]:
+    """Where a class stands: two of the same place are versions of one."""
     return kind.__module__, kind.__qualname__
 
 
