@@ -200,13 +200,13 @@ def _data() -> Iterator[Finding]:
 
 
 def _extras() -> Iterator[Finding]:
-    for extra, packages in EXTRAS.items():
-        for package in packages:
-            if importlib.util.find_spec(package) is not None:
-                yield Finding("extras", package, _version(package))
-            else:
-                advice = f"if wanted: pip install 'onegate[{extra}]'"
-                yield Finding("extras", package, "not installed", "hint", advice)
+    bringing = {package: extra for extra, packages in EXTRAS.items() for package in packages}
+    for package, extra in bringing.items():
+        if importlib.util.find_spec(package) is not None:
+            yield Finding("extras", package, _version(package))
+        else:
+            advice = f"if wanted: pip install 'onegate[{extra}]'"
+            yield Finding("extras", package, "not installed", "hint", advice)
 
 
 def _version(package: str) -> str:

@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 import torch
 
+import onegate
 from onegate.lab.train import machine, profiling
 
 
@@ -28,9 +29,10 @@ def test_facts_are_complete_and_plain() -> None:
 def test_the_commit_says_whether_files_were_changed(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    source = tmp_path / "machine.py"
+    source = tmp_path / "nn" / "layers.py"  # anywhere in the package
+    source.parent.mkdir()
     source.write_text("")
-    monkeypatch.setattr(machine, "__file__", str(source))
+    monkeypatch.setattr(onegate, "__file__", str(tmp_path / "__init__.py"))
     assert machine.commit() is None
 
     def git(*arguments: str) -> str:
@@ -41,7 +43,7 @@ def test_the_commit_says_whether_files_were_changed(
         return done.stdout.strip()
 
     git("init", "-q")
-    git("add", "machine.py")
+    git("add", ".")
     git("commit", "-q", "-m", "x")
     head = git("rev-parse", "HEAD")
     assert machine.commit() == head
