@@ -31,7 +31,7 @@ _SECONDS = 600
 
 
 def torchrun(*arguments: str, cwd: Path) -> subprocess.Popen[str]:
-    root = str(Path(__file__).parents[1])
+    root = str(Path(__file__).parents[3])
     return subprocess.Popen(
         [sys.executable, "-m", "torch.distributed.run", "--standalone", "--local-addr=127.0.0.1",
          "--nproc-per-node=2", *arguments],
