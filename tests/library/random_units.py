@@ -224,7 +224,7 @@ def sketch(choices: Choices, sizes: Sequence[int], most: int = 16) -> Sketch:
         **draft.declared,
     }
     option = {"__annotations__": {"width": int}, "width": draft.width}
-    unit: type[Unit] = type("Random", (_Random,), body | option)
+    unit: type[Unit] = type("Random", (_Random,), body | option, abstract=True)
     return Sketch(unit(), draft.input_size, draft.sizes["h"])
 
 

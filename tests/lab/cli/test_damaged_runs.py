@@ -24,9 +24,6 @@ from onegate.lab.train.progress import Position
 from onegate.lab.train.session import train
 from tests.lab import small_data
 from tests.lab.sweep.made import run_quickly
-from tests.library.probe.constructed import forward_mode
-
-pytestmark = forward_mode
 
 SIZES = ["data.train=60", "data.valid=20", "data.test=12", "batch_size=30", "length=2",
          "model.hidden_size=5"]  # fmt: skip

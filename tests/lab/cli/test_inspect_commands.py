@@ -19,9 +19,6 @@ from onegate.lab.inside.runs import initial_model
 from onegate.lab.recipes import override, recipe
 from onegate.lab.train import session as training
 from tests.lab import small_data
-from tests.library.probe.constructed import forward_mode
-
-pytestmark = forward_mode
 
 SIZES = ["data.train=60", "data.valid=20", "data.test=12", "batch_size=30", "length=1",
          "model.hidden_size=5"]  # fmt: skip

@@ -14,9 +14,8 @@ from onegate.lab.inside.runs import open_run
 from onegate.probe import lyapunov_exponents, through_time
 from onegate.probe.traces import traced
 from tests.lab.inside.conftest import small_recipes
-from tests.library.probe.constructed import forward_mode
 
-pytestmark = [pytest.mark.usefixtures("small"), forward_mode]
+pytestmark = pytest.mark.usefixtures("small")
 
 
 def test_of_digits(runs: Path) -> None:

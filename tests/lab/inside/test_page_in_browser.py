@@ -20,10 +20,8 @@ from onegate.lab.pages.markup import readable
 from tests.lab import small_data
 from tests.lab.browser import ATTACKS, Browser, Page, find_chromium
 from tests.lab.contrast import contrasts
-from tests.library.probe.constructed import forward_mode
 
 pytestmark = [
-    forward_mode,
     pytest.mark.browser,
     pytest.mark.skipif(find_chromium() is None, reason="no Chromium: apt-get install chromium"),
 ]

@@ -21,9 +21,8 @@ from onegate.lab.inside import examples, plots, writing
 from onegate.lab.inside.measures import measure
 from onegate.lab.inside.runs import InspectError, open_run
 from onegate.probe.traces import traced
-from tests.library.probe.constructed import forward_mode
 
-pytestmark = [pytest.mark.usefixtures("small"), forward_mode]
+pytestmark = pytest.mark.usefixtures("small")
 
 FIGURES = ["gates", "gradients", "jacobians", "memory"]
 

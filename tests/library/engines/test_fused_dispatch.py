@@ -219,8 +219,6 @@ class TestManyGradientsAtOnce:
             lambda x: layer(x), x, check_batched_grad=True, check_batched_forward_grad=False
         )
 
-    # Of torch's own formulas for tangents.
-    @pytest.mark.filterwarnings("ignore:`torch.jit.script` is deprecated:DeprecationWarning")
     def test_tangents_of_the_incoming_gradient(self) -> None:
         """Forward mode over a backward pass whose forward pass ran before."""
         layer, reference = pair()

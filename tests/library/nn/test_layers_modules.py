@@ -22,9 +22,6 @@ from tests.library.comparing import assert_same, with_gradients
 
 T, B, D, N = 5, 3, 4, 6
 
-# Torch scripts its own forward-mode rules, and says that scripting is deprecated.
-forward_mode = pytest.mark.filterwarnings("ignore:`torch.jit.script` is deprecated")
-
 
 def make(unit: str = "lstm_peephole", **kwargs: Any) -> onegate.Recurrent:
     kwargs = {"dtype": torch.float64, "engine": "reference", **kwargs}
@@ -195,7 +192,6 @@ class TestTransforms:
         torch.testing.assert_close(out, other(x)[0])
         assert not torch.allclose(out, layer(x)[0])
 
-    @forward_mode
     def test_forward_mode_agrees_with_reverse(self) -> None:
         layer, x, direction = make("gru"), randn(T, B, D), randn(T, B, D)
 
@@ -207,7 +203,6 @@ class TestTransforms:
         torch.testing.assert_close(slope, (grad(call)(x) * direction).sum())
 
 
-@forward_mode
 def test_second_derivatives() -> None:
     """The Hessian by two reverse passes, against the one by forward over reverse."""
     layer = onegate.MGU(2, 3, dtype=torch.float64, engine="reference")

@@ -4,15 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
-import pytest
 import torch
 
 import onegate
 from onegate.language import Affine, Unit, Vector, identity, sigmoid, tanh
 from onegate.probe import Pass, trace
-
-# What torch itself warns of when forward-mode differentiation is first used.
-forward_mode = pytest.mark.filterwarnings("ignore:`torch.jit.script` is deprecated")
 
 
 class ConstantGate(Unit):

@@ -8,9 +8,8 @@ from torch import Tensor
 
 import onegate
 from onegate.probe import Pass, lyapunov_exponents, step_jacobians, trace
-from tests.library.probe.constructed import Linear, constant_gate, forward_mode
+from tests.library.probe.constructed import Linear, constant_gate
 
-pytestmark = forward_mode
 T, B, D, N = 6, 3, 2, 4
 
 

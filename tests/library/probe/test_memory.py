@@ -9,9 +9,8 @@ import torch
 
 import onegate
 from onegate.probe import keeping, measured_spans, trace
-from tests.library.probe.constructed import constant_gate, forward_mode
+from tests.library.probe.constructed import constant_gate
 
-pytestmark = forward_mode
 SHARES = torch.tensor([0.1, 0.25, 0.5, 0.9, 0.99], dtype=torch.float64)
 
 
