@@ -23,7 +23,6 @@ from onegate.lab.sweep.cluster import Cluster
 from onegate.lab.sweep.preflight import ClusterError
 from onegate.lab.tasks import TASKS
 from onegate.units import UNITS
-from tests.library.probe.constructed import forward_mode
 
 FILE = '''
 """A leaky unit, one that nobody registers, and a task."""
@@ -197,7 +196,6 @@ def test_a_file_that_a_run_folder_names_is_never_run(capsys: pytest.CaptureFixtu
     assert "add --plugin mine.py" in said
 
 
-@forward_mode
 def test_a_run_of_another_file_is_opened_with_it(capsys: pytest.CaptureFixture[str]) -> None:
     folder = trained()
     forget()
@@ -208,7 +206,6 @@ def test_a_run_of_another_file_is_opened_with_it(capsys: pytest.CaptureFixture[s
     assert "warning" not in capsys.readouterr().err
 
 
-@forward_mode
 def test_a_file_that_has_changed_is_told_of(capsys: pytest.CaptureFixture[str]) -> None:
     folder = trained()
     forget()

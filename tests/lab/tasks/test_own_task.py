@@ -19,7 +19,6 @@ from onegate.lab.tasks import MSE, PERPLEXITY, TASKS, Generated, Metric, Task, r
 from onegate.lab.train.session import train
 from tests.lab.report.reading import ReadPage
 from tests.lab.sweep.made import run_quickly
-from tests.library.probe.constructed import forward_mode
 
 ROOT = Path(__file__).parents[3]
 SMALL = ["data.train=40", "data.valid=20", "data.test=12", "model.hidden_size=5", "batch_size=10",
@@ -109,7 +108,6 @@ def test_all_states_side_by_side_need_one_length() -> None:
     assert {len(batch.inputs) for batch in loaded.training(0, 0)} == {6}
 
 
-@forward_mode
 def test_trained_reported_and_looked_into(tmp_path: Path) -> None:
     for unit in ("mgu", "lstm"):
         result = train(asked(unit), tmp_path / "runs" / unit)
