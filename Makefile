@@ -53,7 +53,7 @@ VERSION_TESTS := tests/library tests/lab/train
 test-versions:
 	$(PYTHON) -m venv $(OTHER)
 	$(OTHER)/bin/pip --disable-pip-version-check -q install --no-compile torch==$(TORCH) \
-		pytest hypothesis torchrecurrent .
+		pytest hypothesis torchrecurrent '.[lab]'
 	$(OTHER)/bin/python -m pytest -q $(VERSION_TESTS)
 
 sanitize: $(VENV)/installed

@@ -111,3 +111,8 @@ def test_layers_that_were_pickled_whole_are_read() -> None:
     torch.save(onegate.MGUCell(3, 5), saved)
     saved.seek(0)
     assert isinstance(torch.load(saved, weights_only=False), Cell)
+
+
+def test_what_a_probe_records_had_the_name_of_something_else() -> None:
+    with pytest.warns(DeprecationWarning, match=r"onegate\.probe\.trace is now record"):
+        assert onegate.probe.trace is onegate.probe.record

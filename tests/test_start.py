@@ -76,7 +76,7 @@ from onegate import *
 assert MGU.__name__ == "MGU" and UNITS
 import onegate
 assert set(onegate.__all__) <= set(dir(onegate))
-assert onegate.units.get("mgu") and onegate.probe.trace and onegate.trace is trace
+assert onegate.units.get("mgu") and onegate.probe.record and onegate.trace is trace
 for name in onegate.__all__:
     getattr(onegate, name)
 """)

@@ -97,7 +97,7 @@ class Pass(Mapping[str, Tensor]):
         )
 
 
-def trace(
+def record(
     layer: Recurrent, x: Tensor, h_0: States | None = None, lengths: Any = None
 ) -> dict[str, Pass]:
     """Runs a layer by the reference engine and keeps every value of its equations.
@@ -106,7 +106,7 @@ def trace(
     passes by the names of the layer's submodules, in the order in which they ran.
 
     >>> layer = onegate.MGU(28, 100)
-    >>> trace(layer, torch.randn(28, 16, 28))["l0"]["f"].shape
+    >>> record(layer, torch.randn(28, 16, 28))["l0"]["f"].shape
     torch.Size([28, 16, 100])
     """
     if not isinstance(x, Tensor):

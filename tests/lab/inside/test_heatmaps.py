@@ -14,7 +14,7 @@ import onegate
 from onegate.lab.inside import heatmaps
 from onegate.lab.inside.measures import PassMeasures
 from onegate.lab.tasks import View
-from onegate.probe import keeping, trace
+from onegate.probe import keeping, record
 from tests.library.probe.constructed import constant_gate
 
 NOTHING = np.zeros(0)
@@ -59,7 +59,7 @@ def test_a_picture_has_the_longest_memory_on_top(training: str) -> None:
 
 def test_a_value_of_another_size_keeps_its_order() -> None:
     with torch.no_grad():
-        one = trace(onegate.SCRN(2, 3, context_size=5), torch.randn(4, 1, 2))["l0"]
+        one = record(onegate.SCRN(2, 3, context_size=5), torch.randn(4, 1, 2))["l0"]
     view = View(0, 4, "words", "", words=("a", "b", "c", "d"))
     spans = {"s": np.arange(5.0), "h": np.arange(3.0)}
     values = measured(keeping=keeping(one), spans=spans)

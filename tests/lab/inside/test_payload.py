@@ -12,7 +12,7 @@ import torch
 import onegate
 from onegate.lab.inside import payload
 from onegate.lab.inside.heatmaps import Shown, shown_values
-from onegate.probe import trace
+from onegate.probe import record
 from onegate.probe.traces import Pass
 
 
@@ -30,7 +30,7 @@ def test_bytes_of_what_lies_outside_or_is_no_number() -> None:
 
 def traced(unit: str, units: int = 3, steps: int = 4) -> Pass:
     with torch.no_grad():
-        return trace(onegate.Recurrent(unit, 2, units), torch.randn(steps, 2, 2))["l0"]
+        return record(onegate.Recurrent(unit, 2, units), torch.randn(steps, 2, 2))["l0"]
 
 
 def test_gates_start_at_zero_and_other_values_are_symmetric() -> None:

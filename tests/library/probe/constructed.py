@@ -8,7 +8,7 @@ import torch
 
 import onegate
 from onegate.language import Affine, Unit, Vector, identity, sigmoid, tanh
-from onegate.probe import Pass, trace
+from onegate.probe import Pass, record
 
 
 class ConstantGate(Unit):
@@ -39,4 +39,4 @@ def constant_gate(shares: torch.Tensor, steps: int = 400, **options: Any) -> dic
         for name, parameter in layer.named_parameters():
             if name.endswith("b_f"):
                 parameter.copy_(torch.logit(shares))
-        return trace(layer, torch.randn(steps, 3, 2, dtype=torch.float64))
+        return record(layer, torch.randn(steps, 3, 2, dtype=torch.float64))

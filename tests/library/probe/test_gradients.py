@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 
 import onegate
-from onegate.probe import through_time, trace
+from onegate.probe import record, through_time
 
 T, B, D, N = 8, 3, 2, 4
 
@@ -24,7 +24,7 @@ def test_it_is_the_gradient_of_a_run_that_starts_there(unit: str) -> None:
     weights = torch.randn(N, dtype=torch.float64)
     found = through_time(layer, lambda: weighted(layer(x)[0][-1], weights))["l0"]["h"]
     assert found.shape == (T, B)
-    one = trace(layer, x)["l0"]
+    one = record(layer, x)["l0"]
     for t in (0, 3, T - 2):
         states = [one[state][t].detach() for state in layer.unit.states]
         h = states[0].requires_grad_()
@@ -49,7 +49,7 @@ def test_both_states_of_lstm_and_both_directions() -> None:
     reverse = found["l0_reverse"]["h"]
     torch.testing.assert_close(reverse[0], 2 * layer(x)[0][0, :, N:].detach().norm(dim=-1))
     # c reaches the loss through h as well: o (1 - tanh(c)^2) of it.
-    last = trace(layer, x)["l0"]
+    last = record(layer, x)["l0"]
     through_h = 2 * last["h"][-1] * last["o"][-1] * (1 - last["c"][-1].tanh() ** 2)
     torch.testing.assert_close(found["l0"]["c"][-1], through_h.detach().norm(dim=-1))
 

@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 
 import onegate
-from onegate.probe import Pass, lyapunov_exponents, step_jacobians, trace
+from onegate.probe import Pass, lyapunov_exponents, record, step_jacobians
 from tests.library.probe.constructed import Linear, constant_gate
 
 T, B, D, N = 6, 3, 2, 4
@@ -17,7 +17,7 @@ def traced(unit: str, **options: object) -> Pass:
     layer = onegate.Recurrent(
         unit, D, N, dtype=torch.float64, init=("normal", 0.7), bidirectional=True
     )
-    return trace(layer, torch.randn(T, B, D, dtype=torch.float64), **options)["l0_reverse"]  # type: ignore[arg-type]
+    return record(layer, torch.randn(T, B, D, dtype=torch.float64), **options)["l0_reverse"]  # type: ignore[arg-type]
 
 
 def stepped(one: Pass, states: Tensor, t: int, row: int) -> Tensor:
@@ -71,7 +71,7 @@ def test_a_linear_unit_has_the_exponent_of_its_largest_eigenvalue(radius: float)
     matrix *= radius / torch.linalg.eigvalsh(matrix)[-1]
     with torch.no_grad():
         layer.get_parameter("l0.h.U").copy_(matrix)
-    one = trace(layer, torch.randn(300, B, D, dtype=torch.float64), lengths=[300, 250, 200])["l0"]
+    one = record(layer, torch.randn(300, B, D, dtype=torch.float64), lengths=[300, 250, 200])["l0"]
     expected = torch.full((B,), radius, dtype=torch.float64).log()
     torch.testing.assert_close(lyapunov_exponents(one), expected, rtol=1e-5, atol=0)
 
@@ -84,7 +84,7 @@ def test_the_exponent_is_the_growth_under_the_steps_jacobians(unit: str) -> None
     )
     lengths = [40, 23, 31]
     x = torch.randn(40, B, D, dtype=torch.float64)
-    one = trace(layer, x, lengths=lengths)["l0_reverse"]
+    one = record(layer, x, lengths=lengths)["l0_reverse"]
     jacobians = step_jacobians(one)
     generator = torch.Generator().manual_seed(0)
     start = torch.randn(B, jacobians.shape[-1], generator=generator).double()
@@ -104,5 +104,5 @@ def test_a_difference_that_is_wiped_out_has_no_growth_at_all() -> None:
     layer = onegate.Recurrent("irnn", D, N, dtype=torch.float64)
     with torch.no_grad():
         layer.get_parameter("l0.h.b").fill_(-100.0)  # nothing gets through
-    one = trace(layer, torch.randn(T, B, D, dtype=torch.float64))["l0"]
+    one = record(layer, torch.randn(T, B, D, dtype=torch.float64))["l0"]
     assert lyapunov_exponents(one).tolist() == [float("-inf")] * B

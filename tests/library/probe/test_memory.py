@@ -8,7 +8,7 @@ import pytest
 import torch
 
 import onegate
-from onegate.probe import keeping, measured_spans, trace
+from onegate.probe import keeping, measured_spans, record
 from tests.library.probe.constructed import constant_gate
 
 SHARES = torch.tensor([0.1, 0.25, 0.5, 0.9, 0.99], dtype=torch.float64)
@@ -35,16 +35,16 @@ def test_kinds_of_units() -> None:
 def test_steps_beyond_a_length_do_not_count() -> None:
     layer = onegate.MGU(2, 3, dtype=torch.float64)
     x = torch.randn(9, 2, 2, dtype=torch.float64)
-    padded = trace(layer, x, lengths=[9, 4])["l0"]
-    parts = [trace(layer, x[:9, :1])["l0"].kept["h"], trace(layer, x[:4, 1:])["l0"].kept["h"]]
+    padded = record(layer, x, lengths=[9, 4])["l0"]
+    parts = [record(layer, x[:9, :1])["l0"].kept["h"], record(layer, x[:4, 1:])["l0"].kept["h"]]
     share = torch.cat([part.flatten(0, 1) for part in parts]).mean(0)
     torch.testing.assert_close(keeping(padded)["h"].share, share)
 
 
 def test_what_is_never_lost_lasts_forever() -> None:
-    one = trace(onegate.LSTMNoForget(2, 3), torch.randn(5, 2, 2))["l0"]
+    one = record(onegate.LSTMNoForget(2, 3), torch.randn(5, 2, 2))["l0"]
     assert keeping(one)["c"].span.tolist() == [float("inf")] * 3
-    assert keeping(trace(onegate.SimpleRNN(2, 3), torch.randn(5, 2, 2))["l0"]) == {}
+    assert keeping(record(onegate.SimpleRNN(2, 3), torch.randn(5, 2, 2))["l0"]) == {}
 
 
 def test_the_measured_span_is_the_mean_lag_of_the_response() -> None:
@@ -52,7 +52,7 @@ def test_the_measured_span_is_the_mean_lag_of_the_response() -> None:
     torch.manual_seed(1)
     layer = onegate.LSTM(1, 3, dtype=torch.float64, engine="reference")
     x, lengths = torch.randn(12, 2, 1, dtype=torch.float64), [12, 7]
-    one = trace(layer, x, lengths=lengths)["l0"]
+    one = record(layer, x, lengths=lengths)["l0"]
     total, weighted = torch.zeros(3).double(), torch.zeros(3).double()
     for row, length in enumerate(lengths):
         for place in (0.0, 0.125, 0.25, 0.375):
@@ -60,7 +60,7 @@ def test_the_measured_span_is_the_mean_lag_of_the_response() -> None:
             for change in (1e-6, -1e-6):
                 moved = x[:length, row : row + 1].clone()
                 moved[t] += change
-                states.append(trace(layer, moved)["l0"]["c"][:, 0])
+                states.append(record(layer, moved)["l0"]["c"][:, 0])
             response = ((states[0] - states[1]) / 2e-6).abs()[t:]
             # The random directions are one number each here: they weigh a row's whole response.
             weight = _weights(len(lengths))[int(place * 8), row]

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 import onegate
 from onegate.language import Affine, Unit, sigmoid, tanh
-from onegate.probe import Pass, named_values, trace
+from onegate.probe import Pass, named_values, record
 from tests.library.random_units import Sketch, sketches
 
 Array = NDArray[np.float64]
@@ -81,7 +81,7 @@ def test_every_value_equals_a_run_by_hand(by_hand: Any) -> None:
         name.removeprefix("l0."): p.detach().numpy() for name, p in layer.named_parameters()
     }
     expected = by_hand(parameters, x.numpy())
-    found = trace(layer, x)["l0"]
+    found = record(layer, x)["l0"]
     assert list(found) == list(expected)
     for name, steps in expected.items():
         np.testing.assert_allclose(
@@ -98,7 +98,7 @@ def test_states_are_the_reference_engines_to_the_bit(unit: str) -> None:
     states = tuple(torch.randn(4, B, size, dtype=torch.float64) for size in sizes.values())
     h_0 = states[0] if len(states) == 1 else states
     out, last = layer(x, h_0, lengths=lengths)
-    found = trace(layer, x, h_0, lengths)
+    found = record(layer, x, h_0, lengths)
     assert list(found) == ["l0", "l0_reverse", "l1", "l1_reverse"]
     assert torch.equal(torch.cat((found["l1"]["h"], found["l1_reverse"]["h"]), -1), out)
     assert torch.equal(
@@ -116,7 +116,7 @@ def test_states_are_the_reference_engines_to_the_bit(unit: str) -> None:
 def test_each_step_follows_from_the_state_before_it(unit: str) -> None:
     """Also in the backward direction, for rows of different lengths; and what is kept adds up."""
     layer, x, lengths = layer_of(unit, bidirectional=True), sequences(), [T, 3, 1, 6]
-    for one in trace(layer, x, lengths=lengths).values():
+    for one in record(layer, x, lengths=lengths).values():
         bound = one.graph.unit.bind(one.graph, one.parameters)
         before = [one.before(state) for state in one.graph.unit.states]
         new = bound.step(one.input, *before)
@@ -133,9 +133,9 @@ def test_one_step_at_a_time_gives_the_same() -> None:
     plain = layer_of("gru")
     first = layer_of("gru", batch_first=True)
     first.load_state_dict(plain.state_dict())
-    whole = trace(plain, x)["l0"]["z"]
-    assert torch.equal(trace(first, x.transpose(0, 1))["l0"]["z"], whole)
-    torch.testing.assert_close(trace(plain, x[:, 2])["l0"]["z"], whole[:, 2:3])
+    whole = record(plain, x)["l0"]["z"]
+    assert torch.equal(record(first, x.transpose(0, 1))["l0"]["z"], whole)
+    torch.testing.assert_close(record(plain, x[:, 2])["l0"]["z"], whole[:, 2:3])
 
 
 SHARES = [
@@ -153,14 +153,14 @@ SHARES = [
 
 @pytest.mark.parametrize(("unit", "state", "share"), SHARES, ids=[s[0] for s in SHARES])
 def test_what_a_step_keeps(unit: str, state: str, share: Any) -> None:
-    found = trace(layer_of(unit), sequences())["l0"]
+    found = record(layer_of(unit), sequences())["l0"]
     assert list(found.kept) == [state]
     torch.testing.assert_close(found.kept[state], share(found))
 
 
 @pytest.mark.parametrize("unit", ["simple", "irnn"])
 def test_a_state_behind_a_matrix_keeps_nothing(unit: str) -> None:
-    assert trace(layer_of(unit), sequences())["l0"].kept == {}
+    assert record(layer_of(unit), sequences())["l0"].kept == {}
 
 
 class Leaky(Unit):
@@ -177,7 +177,7 @@ class Leaky(Unit):
 
 def test_a_users_own_unit() -> None:
     layer, x = layer_of(Leaky(rate=0.3)), sequences()
-    found = trace(layer, x)["l0"]
+    found = record(layer, x)["l0"]
     unnamed = "\N{GREEK SMALL LETTER SIGMA}(W_g xₜ + b_g)"
     assert list(found) == ["move", unnamed, "h"]
     gate = found[unnamed]
@@ -196,7 +196,7 @@ def test_random_units(sketch: Sketch) -> None:
     layer = onegate.Recurrent(unit, *sizes, dtype=torch.float64, engine="reference")
     x = 0.5 * torch.randn(3, 2, sketch.input_size, dtype=torch.float64)
     out, last = layer(x)
-    found = trace(layer, x)["l0"]
+    found = record(layer, x)["l0"]
     assert torch.equal(found[unit.states[0]], out)
     for state, value in zip(unit.states, last if isinstance(last, tuple) else (last,), strict=True):
         assert torch.equal(found[state][-1], value[0])
@@ -207,10 +207,10 @@ def test_random_units(sketch: Sketch) -> None:
 
 def test_dropout_is_off_and_the_layer_stays_as_it_was() -> None:
     layer, x = layer_of("mgu", num_layers=2, dropout=0.5), sequences()
-    first, second = trace(layer, x), trace(layer, x)
+    first, second = record(layer, x), record(layer, x)
     assert torch.equal(first["l1"]["h"], second["l1"]["h"])
     modes = [layer.training]
-    trace(layer.eval(), x)
+    record(layer.eval(), x)
     modes.append(layer.training)
     assert modes == [True, False]
     assert str(layer.engine_report()) == "none: the layer has not run yet"
@@ -221,21 +221,21 @@ def test_dropout_is_off_and_the_layer_stays_as_it_was() -> None:
 def test_the_layer_runs_by_its_engine_again_after_an_error() -> None:
     layer = layer_of("mgu")
     with pytest.raises(ValueError, match="input is"):
-        trace(layer, torch.zeros(T, B, D + 1, dtype=torch.float64))
+        record(layer, torch.zeros(T, B, D + 1, dtype=torch.float64))
     assert layer._stand_in is None
 
 
 def test_gradients_flow() -> None:
     layer, x = layer_of("mgu"), sequences().requires_grad_()
-    (gradient,) = torch.autograd.grad(trace(layer, x)["l0"]["f"].sum(), x)
+    (gradient,) = torch.autograd.grad(record(layer, x)["l0"]["f"].sum(), x)
     assert gradient.abs().sum() > 0
 
 
 def test_unknown_names_and_packed_sequences_are_refused() -> None:
     layer, x = layer_of("mgu"), sequences()
-    found: Pass = trace(layer, x)["l0"]
+    found: Pass = record(layer, x)["l0"]
     with pytest.raises(KeyError, match="mgu has no value 'z'; it has f, candidate, h"):
         found["z"]
     packed = torch.nn.utils.rnn.pack_sequence([x[:, 0]])
     with pytest.raises(TypeError, match=r"PackedSequence, expected a torch\.Tensor.*lengths="):
-        trace(layer, packed)  # type: ignore[arg-type]
+        record(layer, packed)  # type: ignore[arg-type]
