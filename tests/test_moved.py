@@ -83,6 +83,17 @@ def test_as_attributes() -> None:
     assert not hasattr(onegate, "nothing_of_this_name")
 
 
+@pytest.mark.filterwarnings("ignore:onegate.* is now:DeprecationWarning")
+def test_an_old_module_takes_no_function_of_its_package_away() -> None:
+    from onegate.lab import recipes
+
+    before = recipes.recipe
+    sys.modules.pop("onegate.recipes.recipe", None)
+    importlib.import_module("onegate.recipes.recipe")
+    assert recipes.recipe is before
+    assert callable(before)
+
+
 def test_a_warning_points_at_the_line_that_has_the_old_name(tmp_path: Path) -> None:
     script = tmp_path / "script.py"
     script.write_text("import torch\n\nfrom onegate.layers import Recurrent\n")

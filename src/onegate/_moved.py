@@ -30,32 +30,43 @@ MODULES = {
     **_each("native memory programs", "engines.cpu.{}", "engines.{}"),
     **_each("arguments cells layers named init convert", "nn.{}"),
     **_each(
-        "comparing examples heatmaps measures page payload pictures plots runs writing",
+        "comparing examples heatmaps measures page payload plots runs writing",
         "lab.inside.{}",
         "inspect.{}",
     ),
+    "inspect.pictures": "lab.inside.page",
+    **_each("gradients jacobians", "probe.derivatives", "inspect.{}"),
     "inspect": "probe",
     **_each(
-        "models optimizers cross_entropy text_statistics checkpoints distributed machine "
-        "profiling progress",
+        "models optimizers cross_entropy text_statistics checkpoints distributed machine progress",
         "lab.train.{}",
     ),
+    "profiling": "lab.train.progress",
     "trainer": "lab.train.loop",
     "training": "lab.train.session",
     "results": "lab.runs",
     **_each("doctor compare reproduce tasks", "lab.{}"),
     **_each("data recipes sweep pages report bench cli", "lab.{}"),
     **_each("locks writing", "files", "data.{}"),
+    "data.errors": "lab.data.sources",
+    "data.progress": "lab.data.download",
+    **_each("checksums folders", "lab.data.files", "data.{}"),
+    **_each("ragged vocabulary", "lab.data.arrays", "data.{}"),
+    "data.batching": "lab.data.randomness",
+    "data.review_words": "lab.data.movie_reviews",
     **_each("adding imdb mnist ptb", "lab.tasks.{}", "recipes.{}"),
     "recipes.fields": "lab.recipes.recipe",
     "recipes.starts": "lab.tasks.base",
+    "cli.warning_lines": "lab.cli.options",
+    "sweep.board": "lab.sweep.running",
+    "report.scales": "lab.report.plots",
     "report.published": "lab.tasks.base",
     "report.subjects": "lab.tasks.metrics",
     "bench.compare": "lab.bench.outcomes",
     "bench.figures": "lab.bench.targets",
     "bench.report": "lab.bench.record",
     "bench.memory": "lab.bench.contestants",
-    "bench.unavailable": "lab.bench.shapes",
+    **_each("unavailable work", "lab.bench.shapes", "bench.{}"),
 }
 
 
@@ -100,6 +111,17 @@ class _Alias:
         message = f"{old} is now {self.new}"
         warnings.warn(message, DeprecationWarning, stacklevel=2)
         sys.modules[old] = importlib.import_module(self.new)
+        package, _, name = old.rpartition(".")
+        if callable(vars(sys.modules[package]).get(name)):
+            sys.modules[package].__class__ = _Package
+
+
+class _Package(ModuleType):
+    """Keeps a function of its own where Python would put the old module of the same name."""
+
+    def __setattr__(self, name: str, value: object) -> None:
+        if not (isinstance(value, ModuleType) and callable(vars(self).get(name))):
+            super().__setattr__(name, value)
 
 
 def watch() -> None:

@@ -16,8 +16,7 @@ import torch
 from onegate.engines import ENGINES
 from onegate.engines.cpu.native import Library, library
 from onegate.extras import EXTRAS
-from onegate.lab.data.files import complete
-from onegate.lab.data.folders import data_folders
+from onegate.lab.data.files import complete, data_folders
 from onegate.lab.data.sources import SOURCES
 from onegate.lab.train import machine
 from onegate.lowering.spec import FORMAT

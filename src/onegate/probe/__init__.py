@@ -5,8 +5,7 @@
 
 import warnings
 
-from onegate.probe.gradients import through_time
-from onegate.probe.jacobians import lyapunov_exponents, step_jacobians
+from onegate.probe.derivatives import lyapunov_exponents, step_jacobians, through_time
 from onegate.probe.memory import Keeping, keeping, measured_spans
 from onegate.probe.traces import Pass, named_values, record
 

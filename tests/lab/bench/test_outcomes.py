@@ -10,8 +10,16 @@ import torch
 from onegate.lab.bench.contestants import TORCH_GRU, Contestant, Entry
 from onegate.lab.bench.measure import Call, Timing
 from onegate.lab.bench.outcomes import KINDS, Outcome, Sweep, fit_line, run_shape, run_sweep
-from onegate.lab.bench.shapes import PAPER, SWEEPS, Shape, Unavailable, parse, sweep
-from onegate.lab.bench.work import PEAK_OPERATIONS, work
+from onegate.lab.bench.shapes import (
+    PAPER,
+    PEAK_OPERATIONS,
+    SWEEPS,
+    Shape,
+    Unavailable,
+    parse,
+    sweep,
+    work,
+)
 from tests.lab.bench.made import outcome, timing
 
 

@@ -15,8 +15,7 @@ import pytest
 
 import onegate
 from onegate.lab.data.download import DownloadError, download
-from onegate.lab.data.errors import DataError
-from onegate.lab.data.sources import SourceFile
+from onegate.lab.data.sources import DataError, SourceFile
 
 if TYPE_CHECKING:
     from tests.lab.data.conftest import Mirror

@@ -18,13 +18,13 @@ from onegate.lab.data import (
     Imdb,
     Ragged,
     Reviews,
+    files,
     imdb,
     keep_frequent,
     movie_reviews,
-    unpacking,
 )
 from onegate.lab.data.files import obtain
-from onegate.lab.data.review_words import words_of
+from onegate.lab.data.movie_reviews import WordNumbers, words_of
 from onegate.lab.data.sources import IMDB
 
 # A data set of eight reviews with the inner paths of the real one.
@@ -172,7 +172,7 @@ def test_names_that_lead_elsewhere_are_not_read(small: Path) -> None:
 def test_an_archive_that_unpacks_without_end_is_refused(
     small: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(unpacking, "LARGEST_ARCHIVE", 1_000_000)
+    monkeypatch.setattr(files, "LARGEST_ARCHIVE", 1_000_000)
     small.write_bytes(archive_of({**MEMBERS, "aclImdb/train/unsup/1_0.txt": bytes(100_000_000)}))
     tracemalloc.start()
     try:
@@ -191,7 +191,7 @@ def test_an_archive_packed_twice_is_refused(small: Path) -> None:
 
 
 def test_members_without_end_are_refused(small: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(unpacking, "MOST_MEMBERS", len(MEMBERS))
+    monkeypatch.setattr(files, "MOST_MEMBERS", len(MEMBERS))
     small.write_bytes(archive_of(MEMBERS))
     assert len(imdb(download=False).train) == 4
     small.write_bytes(archive_of({**MEMBERS, "one": b""}))
@@ -314,3 +314,35 @@ def test_real_vocabulary_is_ordered_by_frequency(real_imdb: Imdb) -> None:
     assert (np.diff(counts) <= 0).mean() > 0.997
     # Where neighbours are out of order, they differ by little.
     assert np.diff(counts).max() <= 4
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("The End.<br /><br />It's OVER!", ["the", "end", "it", "over", "!"]),
+        ("isn't -- or is--it?!", ["isn't", "or", "is", "it", "?", "!"]),
+        ('so-bad-it\'s-good, "B-movie" fun', ["so-bad-it-good", "b-movie", "fun"]),
+        # Signs part words, but a letter parts only once.
+        ("end.But and/or", ["end", "but", "and", "or"]),
+        ("the U.S. and a.k.a. U.S.A.", ["the", "u", "s", "and", "a", "k.a", "u", "s.a"]),
+        ('a "Psycho"-like film', ["a", 'psycho"-like', "film"]),
+        # Faces stand alone; next to a letter their signs are signs.
+        (":-) ;D =] (8 do:", [":-)", ";d", "=]", "(8", "do:"]),
+        ("fun:) Saw:Part", ["fun", "saw", "part"]),
+        ("<:-D", ["d"]),
+        ("_Les acteurs_ naïve &#269;etvorka &amp;", ["les", "acteurs", "naïve", "četvorka"]),
+        ("8 out of 10 ... * - **", ["8", "out", "of", "10"]),
+        ("a < b", ["a", "b"]),
+        ("", []),
+    ],
+)
+def test_words(text: str, words: list[str]) -> None:
+    assert words_of(text) == words
+
+
+def test_numbers_are_lines_of_the_vocabulary() -> None:
+    numbers = WordNumbers(["film", "good", "!", ":)"])
+    texts = numbers(["Good, GOOD film!", "", "A bad film. :)", "ok"])
+    assert [texts[i].tolist() for i in range(4)] == [[1, 1, 0, 2], [], [0, 3], []]
+    # Pieces met before keep their numbers in a second call.
+    assert numbers(["ok film! good"])[0].tolist() == [0, 2, 1]

@@ -9,7 +9,7 @@ import pytest
 
 from onegate.lab.data import verification
 from onegate.lab.data.arrays import kept_arrays, parsed
-from onegate.lab.data.checksums import remembered_checksum
+from onegate.lab.data.files import remembered_checksum
 from onegate.lab.data.sources import IMDB, SOURCES, Source, SourceFile
 from onegate.lab.data.verification import verify
 

@@ -11,7 +11,7 @@ from xml.etree import ElementTree
 
 import pytest
 
-from onegate.lab.inside import pictures
+from onegate.lab.inside.page import picture
 from onegate.lab.pages import canvas, figures
 from onegate.lab.pages.figures import Figure
 from onegate.lab.pages.markup import (
@@ -119,7 +119,7 @@ class Attack(Unit):
 
 
 def test_a_title_of_a_unit_is_text() -> None:
-    content = pictures.inline(trace(Attack(), 2, 2), "unit-0")
+    content = picture(trace(Attack(), 2, 2), "unit-0")
     assert "<script" not in content
     assert ReadPage(content).sections[""].alts == [f"Data flow of {Attack.title}"]
 

@@ -5,14 +5,13 @@ from __future__ import annotations
 import json
 import shutil
 import subprocess
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 import torch
 
 import onegate
-from onegate.lab.train import machine, profiling
+from onegate.lab.train import machine
 
 
 def test_facts_are_complete_and_plain() -> None:
@@ -54,37 +53,3 @@ def test_the_commit_says_whether_files_were_changed(
 def test_without_git_there_is_no_commit(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PATH", "")
     assert machine.commit() is None
-
-
-def test_shares_of_time(monkeypatch: pytest.MonkeyPatch) -> None:
-    now = [0.0]
-    monkeypatch.setattr("time.perf_counter", lambda: now[0])
-    clock = profiling.Clock()
-    for phase, seconds in (("forward", 3.0), ("backward", 4.0), ("optimizer", 1.0), ("data", 1.0)):
-        with clock.phase(phase):
-            now[0] += seconds
-    with clock.phase("evaluation"):
-        now[0] += 10.0
-    now[0] += 1.0
-    shares = clock.shares()
-    assert shares["forward"] == pytest.approx(3 / 20)
-    assert shares["other"] == pytest.approx(1 / 20)
-    assert clock.training == 9
-    assert profiling.computing_share(shares) == pytest.approx(8 / 10)
-    text = profiling.report(shares)
-    assert "forward, backward and optimiser: 40.0% of the time, 80.0% of it outside" in text
-
-
-def test_making_items_is_counted(monkeypatch: pytest.MonkeyPatch) -> None:
-    now = [0.0]
-    monkeypatch.setattr("time.perf_counter", lambda: now[0])
-    clock = profiling.Clock()
-
-    def slow() -> Iterator[int]:
-        for i in range(3):
-            now[0] += 2.0
-            yield i
-
-    for _ in clock.timed("data", slow()):
-        now[0] += 5.0
-    assert clock.seconds["data"] == 6.0

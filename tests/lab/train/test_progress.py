@@ -1,9 +1,10 @@
-"""What users see while a run goes on."""
+"""What users see while a run goes on, and where its time goes."""
 
 from __future__ import annotations
 
 import sys
 import types
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -106,3 +107,37 @@ def test_tensorboard_that_is_not_installed(tmp_path: Path, monkeypatch: pytest.M
     monkeypatch.setitem(sys.modules, "torch.utils.tensorboard", None)
     with pytest.raises(ValueError, match=r"pip install 'onegate\[tensorboard\]'"):
         progress.TensorBoard(tmp_path)
+
+
+def test_shares_of_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    now = [0.0]
+    monkeypatch.setattr("time.perf_counter", lambda: now[0])
+    clock = progress.Clock()
+    for phase, seconds in (("forward", 3.0), ("backward", 4.0), ("optimizer", 1.0), ("data", 1.0)):
+        with clock.phase(phase):
+            now[0] += seconds
+    with clock.phase("evaluation"):
+        now[0] += 10.0
+    now[0] += 1.0
+    shares = clock.shares()
+    assert shares["forward"] == pytest.approx(3 / 20)
+    assert shares["other"] == pytest.approx(1 / 20)
+    assert clock.training == 9
+    assert progress.computing_share(shares) == pytest.approx(8 / 10)
+    text = progress.shares_table(shares)
+    assert "forward, backward and optimiser: 40.0% of the time, 80.0% of it outside" in text
+
+
+def test_making_items_is_counted(monkeypatch: pytest.MonkeyPatch) -> None:
+    now = [0.0]
+    monkeypatch.setattr("time.perf_counter", lambda: now[0])
+    clock = progress.Clock()
+
+    def slow() -> Iterator[int]:
+        for i in range(3):
+            now[0] += 2.0
+            yield i
+
+    for _ in clock.timed("data", slow()):
+        now[0] += 5.0
+    assert clock.seconds["data"] == 6.0

@@ -24,8 +24,7 @@ from onegate.lab.archive import finished_runs
 from onegate.lab.sweep import Grid, estimates
 from onegate.lab.sweep.plan import cores
 from onegate.lab.train.cross_entropy import summed_cross_entropy
-from onegate.lab.train.profiling import COMPUTING
-from onegate.lab.train.progress import duration
+from onegate.lab.train.progress import COMPUTING, duration
 
 _EPOCHS_OF: Final = ("adding", "imdb", "mnist_rows", "mnist_pixels", "ptb")
 _RAY_TASKS: Final = 1_000

@@ -12,8 +12,15 @@ import torch
 from onegate.lab.bench.contestants import FLAX, TORCH_GRU, Contestant, Entry
 from onegate.lab.bench.jax_contestant import thread_note
 from onegate.lab.bench.measure import Call, Timing, race
-from onegate.lab.bench.shapes import Shape, Unavailable, sweep, swept_field
-from onegate.lab.bench.work import PEAK_OPERATIONS, peak_product, work
+from onegate.lab.bench.shapes import (
+    PEAK_OPERATIONS,
+    Shape,
+    Unavailable,
+    peak_product,
+    sweep,
+    swept_field,
+    work,
+)
 
 Kind = Literal["train", "infer"]
 KINDS: Final[Mapping[Kind, str]] = {"train": "training step", "infer": "inference"}

@@ -15,10 +15,10 @@ from onegate.lab.cli.options import (
     add_settings,
     add_threads_of_runs,
     counted_seeds,
+    plain_warnings,
     task,
     unit,
 )
-from onegate.lab.cli.warning_lines import plain_warnings
 from onegate.lab.runs import Comparison, Run
 from onegate.lab.train import session as training
 

@@ -10,10 +10,8 @@ from rich.console import Console
 from rich.table import Table
 
 from onegate.lab.data.arrays import kept_arrays
-from onegate.lab.data.errors import DataError
-from onegate.lab.data.files import complete, fetch
-from onegate.lab.data.folders import data_folders, locate
-from onegate.lab.data.sources import SOURCES, Source
+from onegate.lab.data.files import complete, data_folders, fetch, locate
+from onegate.lab.data.sources import SOURCES, DataError, Source
 from onegate.lab.data.verification import Finding, verify
 
 

@@ -5,8 +5,14 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
-from onegate.lab.cli.options import add_plugins, add_settings, add_threads, task, unit
-from onegate.lab.cli.warning_lines import plain_warnings
+from onegate.lab.cli.options import (
+    add_plugins,
+    add_settings,
+    add_threads,
+    plain_warnings,
+    task,
+    unit,
+)
 from onegate.lab.tasks import TASKS
 from onegate.lab.train import session as training
 

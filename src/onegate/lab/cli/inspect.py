@@ -5,8 +5,7 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
-from onegate.lab.cli.options import add_plugins, add_threads
-from onegate.lab.cli.warning_lines import plain_warnings
+from onegate.lab.cli.options import add_plugins, add_threads, plain_warnings
 from onegate.lab.train import session as training
 
 

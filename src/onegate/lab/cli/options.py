@@ -1,10 +1,13 @@
-"""Options that several commands have."""
+"""What several commands share: options, and warnings as their users should read them."""
 
 from __future__ import annotations
 
 import argparse
-from collections.abc import Callable
-from typing import TypeVar
+import sys
+import warnings
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any, TypeVar
 
 from onegate.lab import plugins
 
@@ -77,3 +80,16 @@ def counted_seeds(args: argparse.Namespace) -> tuple[int, ...]:
     if args.seeds < 1:
         raise ValueError(f"--seeds is {args.seeds}, expected 1 or more")
     return tuple(range(args.seeds))
+
+
+@contextmanager
+def plain_warnings() -> Iterator[None]:
+    """Prints warnings as `onegate: warning: ...` inside the `with` block."""
+
+    def show(message: Warning | str, *_: Any, **__: Any) -> None:
+        print(f"onegate: warning: {message}", file=sys.stderr)
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("always", UserWarning)
+        warnings.showwarning = show
+        yield

@@ -7,8 +7,12 @@ from dataclasses import replace
 from pathlib import Path
 
 from onegate.lab import reproduce
-from onegate.lab.cli.options import add_seed_count, add_threads_of_runs, counted_seeds
-from onegate.lab.cli.warning_lines import plain_warnings
+from onegate.lab.cli.options import (
+    add_seed_count,
+    add_threads_of_runs,
+    counted_seeds,
+    plain_warnings,
+)
 from onegate.lab.train import session as training
 
 

@@ -6,8 +6,7 @@ import argparse
 from pathlib import Path
 
 from onegate.lab import archive, documents
-from onegate.lab.cli.options import add_plugins
-from onegate.lab.cli.warning_lines import plain_warnings
+from onegate.lab.cli.options import add_plugins, plain_warnings
 from onegate.lab.runs import RunError
 
 

@@ -13,10 +13,10 @@ from onegate.lab.cli.options import (
     add_plugins,
     add_settings,
     add_threads_of_runs,
+    plain_warnings,
     task,
     unit,
 )
-from onegate.lab.cli.warning_lines import plain_warnings
 from onegate.lab.recipes import RecipeError
 from onegate.lab.sweep import Grid, Plan, estimates, local
 from onegate.lab.sweep.cluster import Cluster, connected

@@ -9,11 +9,17 @@ from pathlib import Path
 from typing import Any
 
 from onegate.lab import StoppedError, recipes, tasks
-from onegate.lab.cli.options import add_plugins, add_settings, add_threads, task, unit
-from onegate.lab.cli.warning_lines import plain_warnings
+from onegate.lab.cli.options import (
+    add_plugins,
+    add_settings,
+    add_threads,
+    plain_warnings,
+    task,
+    unit,
+)
 from onegate.lab.recipes import Recipe
 from onegate.lab.runs import RunError, RunFolder, run_name
-from onegate.lab.train import distributed, profiling, progress
+from onegate.lab.train import distributed, progress
 from onegate.lab.train import session as training
 from onegate.lab.train.progress import Observer
 
@@ -91,7 +97,7 @@ def _print(result: Mapping[str, Any], profile: bool) -> None:
         if name.startswith(("valid_", "test_")) and not name.endswith("_loss"):
             print(f"{name} {result[name]:.6g}")
     if profile and "time_shares" in result:
-        print(profiling.report(result["time_shares"]))
+        print(progress.shares_table(result["time_shares"]))
 
 
 def _recipe(args: argparse.Namespace) -> Recipe:

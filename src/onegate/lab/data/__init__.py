@@ -5,12 +5,12 @@ folder, and otherwise downloaded.
 """
 
 from .adding_problem import Adding, Sequences, adding
-from .batching import batches, stratified_split
-from .errors import DamagedDataError, DataError, MissingDataError
+from .arrays import Ragged
 from .mnist_digits import Digits, Mnist, mnist, permuted, pixels, rows
 from .movie_reviews import FIRST_WORD, PAD, UNKNOWN, Imdb, Reviews, imdb, keep_frequent
 from .penn_treebank import PennTreebank, columns, ptb, segments, unigram_perplexity
-from .ragged import Ragged
+from .randomness import batches, stratified_split
+from .sources import DamagedDataError, DataError, MissingDataError
 
 __all__ = [
     "FIRST_WORD",

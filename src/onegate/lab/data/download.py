@@ -9,18 +9,32 @@ from pathlib import Path
 
 import pooch
 import requests
+from rich.console import Console
+from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TimeRemainingColumn
 
 from onegate import files
 
-from .errors import DataError
-from .progress import transfer_bar
-from .sources import SourceFile
+from .sources import DataError, SourceFile
 
 # Called with the bytes that are there and the bytes of the whole file, if the server tells.
 Report = Callable[[int, int | None], None]
 
 _SLOWEST = 1_000  # bytes per second; below that the next mirror is tried
 _CHUNK = 512  # bytes; a read returns when the chunk is full, so a small one keeps watching
+
+
+@contextmanager
+def transfer_bar(name: str) -> Iterator[Report]:
+    """A progress bar on a terminal, one plain line elsewhere; yields `report(done, total)`."""
+    console = Console(stderr=True)
+    columns = (TextColumn("{task.description}"), BarColumn(), DownloadColumn())
+    if not console.is_terminal:
+        console.print(f"downloading {name}", highlight=False)
+    with Progress(
+        *columns, TimeRemainingColumn(), console=console, disable=not console.is_terminal
+    ) as progress:
+        task = progress.add_task(name, total=None)
+        yield lambda done, total: progress.update(task, completed=done, total=total)
 
 
 class DownloadError(DataError):

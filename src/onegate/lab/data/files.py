@@ -1,17 +1,149 @@
-"""The files of a data set: found, checked, or brought here."""
+"""The files of a data set: found, checked, unpacked, or brought here."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import gzip
+import hashlib
+import io
+import json
+import os
+import tarfile
+import tempfile
+import zlib
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-from .checksums import checksum_of, remembered_checksum
+import pooch
+
+from onegate import files
+
 from .download import DownloadError, download
-from .errors import ContentError, DamagedDataError, MissingDataError
-from .folders import download_folder, locate, lookalikes, places
-from .sources import Source, SourceFile
+from .sources import ContentError, DamagedDataError, MissingDataError, Source, SourceFile
+
+
+def cache_folder() -> Path:
+    """The user's cache folder of this package; `XDG_CACHE_HOME` moves it."""
+    return Path(pooch.os_cache("onegate")).expanduser()
+
+
+def data_folders() -> tuple[Path, ...]:
+    """The folders that are searched, in order: `$ONEGATE_DATA` if set, then the cache folder."""
+    chosen = os.environ.get("ONEGATE_DATA")
+    return (*([Path(chosen).expanduser()] if chosen else []), cache_folder())
+
+
+def places(source: Source, file: SourceFile) -> list[Path]:
+    """Every path at which a file may lie: in the data set's own folder, or directly."""
+    return [
+        folder / path
+        for folder in data_folders()
+        for path in (Path(source.name, file.name), Path(file.name))
+    ]
+
+
+def locate(source: Source, file: SourceFile) -> Path | None:
+    """The first place at which the file is found."""
+    return next((path for path in places(source, file) if path.is_file()), None)
+
+
+def lookalikes(source: Source) -> Iterator[Path]:
+    """Archives that may hold the data set under another name, in order."""
+    official = {file.name for layout in source.layouts for file in layout}
+    for folder in data_folders():
+        for pattern in source.archives:
+            for path in sorted(folder.glob(pattern)):
+                if path.name not in official:
+                    yield path
+
+
+def download_folder(source: Source) -> Path:
+    """Where downloads of a data set go: the first searched folder that can be written to."""
+    folders = [folder / source.name for folder in data_folders()]
+    return next((folder for folder in folders if _writable(folder)), folders[-1])
+
+
+def _writable(folder: Path) -> bool:
+    # Only trying tells: permission bits say nothing about read-only mounts or the superuser.
+    existing = next(path for path in (folder, *folder.absolute().parents) if path.exists())
+    try:
+        with tempfile.TemporaryFile(dir=existing):
+            return True
+    except OSError:
+        return False
+
+
+def checksum(path: Path, algorithm: str) -> str:
+    """The checksum of a file's bytes, as `algorithm:digits`."""
+    with path.open("rb") as file:
+        return f"{algorithm}:{hashlib.file_digest(file, algorithm).hexdigest()}"
+
+
+def checksum_of(content: bytes, algorithm: str) -> str:
+    """The same of bytes."""
+    return f"{algorithm}:{hashlib.new(algorithm, content).hexdigest()}"
+
+
+def remembered_checksum(path: Path, algorithm: str) -> str:
+    """The checksum of a file, computed again only if its size or time of change differ."""
+    path = path.resolve()
+    note = cache_folder() / "checksums" / f"{_name_of(path)}-{algorithm}.json"
+    status = path.stat()
+    state = {"path": str(path), "size": status.st_size, "mtime_ns": status.st_mtime_ns}
+    with suppress(OSError, ValueError, LookupError, TypeError):
+        noted = json.loads(note.read_text("utf-8"))
+        if {**state, "checksum": noted["checksum"]} == noted:
+            return str(noted["checksum"])
+    found = checksum(path, algorithm)
+    # A note that cannot be written costs time at the next start, nothing else.
+    with suppress(OSError):
+        note.parent.mkdir(parents=True, exist_ok=True)
+        files.write(note, json.dumps({**state, "checksum": found}).encode())
+    return found
+
+
+def _name_of(path: Path) -> str:
+    return hashlib.sha256(str(path).encode()).hexdigest()[:16]
+
+
+# The largest archive that is read, aclImdb_v1.tar.gz, has 100,000 reviews and unpacks to less than
+# 350 MB. What goes beyond these bounds is none of ours, whatever it claims to be.
+LARGEST_ARCHIVE = 500_000_000
+MOST_MEMBERS = 200_000
+
+
+def inflate(content: bytes, limit: int) -> bytes:
+    """What gzip packed, if it is at most `limit` bytes; more than that are never unpacked."""
+    try:
+        with gzip.open(io.BytesIO(content)) as file:
+            unpacked = file.read(limit + 1)
+    except (gzip.BadGzipFile, EOFError, zlib.error) as error:
+        raise ContentError(f"it is no whole gzip file: {error}") from None
+    if len(unpacked) > limit:
+        raise ContentError(
+            f"its {len(content):,} bytes unpack to more than {limit:,}, expected at most that"
+        )
+    return unpacked
+
+
+def members(content: bytes, wanted: Callable[[str], bool]) -> dict[str, bytes]:
+    """The plain files of a tar.gz archive whose names are wanted, without a leading `./`."""
+    content = inflate(content, LARGEST_ARCHIVE)
+    found = {}
+    try:
+        # `r:` takes plain tar alone: what is packed twice would unpack beyond the bound.
+        with tarfile.open(fileobj=io.BytesIO(content), mode="r:") as archive:
+            for number, member in enumerate(archive):
+                if number >= MOST_MEMBERS:
+                    raise ContentError(f"it has more than the {MOST_MEMBERS:,} members expected")
+                name = member.name.removeprefix("./")
+                if member.isfile() and not member.issparse() and wanted(name):
+                    # Slices are much faster than a file object for each of many small members.
+                    found[name] = content[member.offset_data : member.offset_data + member.size]
+    except (tarfile.TarError, EOFError, OverflowError) as error:
+        raise ContentError(f"it is no whole tar archive: {error}") from None
+    return found
 
 
 @dataclass(frozen=True)
@@ -113,10 +245,10 @@ def _missing(source: Source, problems: list[str]) -> str:
     lacking = [
         [file for file in layout if locate(source, file) is None] for layout in source.layouts
     ]
-    files = [file for layout in lacking for file in layout]
+    wanted = [file for layout in lacking for file in layout]
     names = ", or instead ".join(", ".join(file.name for file in layout) for layout in lacking)
     # A dictionary keeps the order and drops what comes again.
-    looked = dict.fromkeys(str(path.parent) for file in files for path in places(source, file))
+    looked = dict.fromkeys(str(path.parent) for file in wanted for path in places(source, file))
     archives = [f" (also for {', '.join(source.archives)})"] if source.archives else []
     return "\n  ".join(
         [
@@ -125,7 +257,7 @@ def _missing(source: Source, problems: list[str]) -> str:
             "tried to download:",
             *[f"  {problem}" for problem in problems],
             "get by hand:",
-            *[f"  {file.name} ({file.checksum}) from {' or '.join(file.urls)}" for file in files],
+            *[f"  {file.name} ({file.checksum}) from {' or '.join(file.urls)}" for file in wanted],
             f"put into: {download_folder(source)}",
             "or set ONEGATE_DATA to a folder that holds the files.",
         ]

@@ -10,11 +10,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from .arrays import Arrays, parsed
-from .errors import ContentError
-from .files import FoundFile, obtain
+from .files import FoundFile, inflate, obtain
 from .randomness import order
-from .sources import MNIST
-from .unpacking import inflate
+from .sources import MNIST, ContentError
 
 _PARSER = 1
 _LARGEST = 16 + 60_000 * 28 * 28  # bytes: the header and all training images

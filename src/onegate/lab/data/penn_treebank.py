@@ -10,13 +10,9 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from .arrays import Arrays, parsed
-from .checksums import checksum_of
-from .errors import ContentError
-from .files import FoundFile, obtain
-from .sources import PTB
-from .unpacking import members
-from .vocabulary import as_array, as_words
+from .arrays import Arrays, as_array, as_words, parsed
+from .files import FoundFile, checksum_of, members, obtain
+from .sources import PTB, ContentError
 
 _PARSER = 1
 _PARTS = ("train", "valid", "test")

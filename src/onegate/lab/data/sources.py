@@ -1,4 +1,4 @@
-"""What the data sets consist of: files, published checksums, addresses. Facts only."""
+"""What the data sets consist of: files, published checksums, addresses; and what can be wrong."""
 
 from __future__ import annotations
 
@@ -135,3 +135,19 @@ PTB = Source(
 )
 
 SOURCES = {source.name: source for source in (MNIST, IMDB, PTB)}
+
+
+class DataError(OSError):
+    """A data set cannot be used; the message says why and what to do."""
+
+
+class MissingDataError(DataError):
+    """A file is nowhere to be found and could not be downloaded."""
+
+
+class DamagedDataError(DataError):
+    """A file is not what was published; it is never used."""
+
+
+class ContentError(ValueError):
+    """What is in a file is not what should be there; the message does not name the file."""

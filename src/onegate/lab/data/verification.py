@@ -6,12 +6,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from .arrays import damaged_arrays, kept_arrays
-from .checksums import checksum
-from .errors import DamagedDataError
-from .files import FoundFile, require_checksum
-from .folders import locate, lookalikes
+from .files import FoundFile, checksum, locate, lookalikes, require_checksum
 from .movie_reviews import parse_reviews
-from .sources import Source, SourceFile
+from .sources import DamagedDataError, Source, SourceFile
 
 
 @dataclass(frozen=True)

@@ -12,8 +12,7 @@ from numpy.typing import NDArray
 from onegate.lab.inside import examples
 from onegate.lab.tasks import Loaded
 from onegate.lab.train.models import TaskModel
-from onegate.probe.gradients import through_time
-from onegate.probe.jacobians import lyapunov_exponents, step_jacobians
+from onegate.probe.derivatives import lyapunov_exponents, step_jacobians, through_time
 from onegate.probe.memory import Keeping, keeping, measured_spans
 from onegate.probe.traces import Pass, named_values, traced
 from onegate.properties import gates

@@ -10,14 +10,16 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from onegate.lab.inside import pictures
 from onegate.lab.inside.measures import PassMeasures
 from onegate.lab.inside.plots import Measured, pass_label
+from onegate.lab.pages import canvas
 from onegate.lab.pages.figures import Figure, element, links
 from onegate.lab.pages.markup import Column, Markup, Table, code, data, document, joined, tag
 from onegate.lab.runs import Run
 from onegate.lab.tasks import TASKS, View
 from onegate.language import Graph
+from onegate.picture import draw
+from onegate.picture.draw import DARK, LIGHT, Theme
 from onegate.probe.memory import Keeping
 
 
@@ -52,7 +54,7 @@ def build(
         tag("footer", tag("p", "Written by onegate inspect.")),
         data({"runs": [shown.values for shown in runs], "examples": list(examples)}, id="data"),
     )
-    return document(title, body, pictures.style() + _file("page.css"), _file("page.js"))
+    return document(title, body, _picture_style() + _file("page.css"), _file("page.js"))
 
 
 _WEIGHTS = (("after", "after training"), ("before", "before training"))
@@ -193,7 +195,7 @@ def _run(place: int, shown: Shown) -> Markup:
         "div",
         tag("h3", shown.measured.label),
         tag("p", "", class_="answer"),
-        tag("div", pictures.inline(shown.graph, f"unit-{place}"), class_="unit-picture"),
+        tag("div", picture(shown.graph, f"unit-{place}"), class_="unit-picture"),
         tag("div", class_="maps"),
         tag("p", "", class_="unit"),
         class_="run",
@@ -261,3 +263,35 @@ def _exponents(runs: Sequence[Shown]) -> Markup:
         Column("Largest eigenvalue (size)"), Column("Largest Lyapunov exponent"),
     ]  # fmt: skip
     return Table("Growth of differences in a step", columns, rows).html()
+
+
+def _colors(theme: Theme) -> list[str]:
+    return [theme.ink, theme.faint, *theme.fills.values(), *theme.lines.values()]
+
+
+_PAIRS = dict(zip(_colors(LIGHT), _colors(DARK), strict=True))
+
+
+def picture(graph: Graph, name: str) -> Markup:
+    """A unit's picture in the page's light and dark.
+
+    name: sets its identifiers apart from those of the page's other figures.
+    """
+    text = draw.svg(draw.draw(graph)).replace(LIGHT.paper, "var(--paper)")
+    for light in _PAIRS:
+        text = text.replace(light, f"var({_variable(light)})")
+    unit = graph.unit
+    return canvas.inline(text, name, f"Data flow of {unit.title or unit.name}")
+
+
+def _picture_style() -> str:
+    """The colours of pictures as CSS variables."""
+    light, dark = (
+        "".join(f" {_variable(key)}: {color};" for key, color in pairs)
+        for pairs in (((key, key) for key in _PAIRS), _PAIRS.items())
+    )
+    return f":root {{{light} }}\n@media (prefers-color-scheme: dark) {{ :root {{{dark} }} }}\n"
+
+
+def _variable(light: str) -> str:
+    return f"--draw-{light.removeprefix('#')}"

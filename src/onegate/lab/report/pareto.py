@@ -11,8 +11,7 @@ from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
 from onegate.lab.pages import canvas
 from onegate.lab.pages.figures import Row
 from onegate.lab.report.groups import PAPER_UNITS, Group, display, labels
-from onegate.lab.report.plots import Plot, changed, with_sign
-from onegate.lab.report.scales import scale
+from onegate.lab.report.plots import Plot, changed, scale, with_sign
 
 # With fewer there is nothing to weigh.
 _FEWEST_COSTS = 3

@@ -18,7 +18,7 @@ from onegate.lab.train import models, optimizers
 from onegate.lab.train.checkpoints import Checkpoint, CheckpointError, layouts, require_layouts
 from onegate.lab.train.distributed import Group
 from onegate.lab.train.optimizers import LearningRate
-from onegate.lab.train.profiling import Clock
+from onegate.lab.train.progress import Clock
 from onegate.nn.cells import States
 
 # What a checkpoint's values hold beside what is kept with them; see `files.require`.

@@ -7,7 +7,7 @@ import sys
 import pytest
 from rich.console import Console
 
-from onegate.lab.sweep.board import Board
+from onegate.lab.sweep.running import Board
 from onegate.lab.sweep.worker import News
 
 

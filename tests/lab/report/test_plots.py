@@ -9,7 +9,7 @@ import pytest
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from onegate.lab.report.scales import scale
+from onegate.lab.report.plots import scale
 from onegate.lab.tasks import ACCURACY, MSE
 
 
