@@ -226,6 +226,9 @@ class Checker {
     for (size_t i = 0; i < p_.states.size(); ++i)
       if (!is_written(states, static_cast<int64_t>(i)))
         refuse("state " + text(static_cast<int64_t>(i)) + " is not written by the step");
+    for (const Slot& slot : code_.slots)  // which the engine hands out if it is there
+      if (slot.space == Space::kGradInput && !is_written(Space::kGradInput, slot.index))
+        refuse("the input gradient is not written by the step");
     if (!backward_)
       for (size_t i = 0; i < p_.kept.size(); ++i)
         if (!is_written(Space::kKeep, static_cast<int64_t>(i)))

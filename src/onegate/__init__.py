@@ -13,7 +13,8 @@ if TYPE_CHECKING:
     __all__: list[str]
     __version__: str
 else:
-    # What takes long to import, torch above all, is imported when a name is asked for.
+    # The command imports what it needs, and torch takes long; for all others the operators are to
+    # be there as soon as the package is, since exported models name them.
     def __getattr__(name: str) -> object:
         import importlib.util
 
@@ -32,3 +33,13 @@ else:
 
     def __dir__() -> list[str]:
         return sorted({*globals(), "__version__", *__getattr__("__all__")})
+
+    def _is_command() -> bool:
+        import os
+        import sys
+
+        started = (sys.argv or [""])[0]  # "-m" while `python -m onegate` looks for its module
+        return started == "-m" or os.path.basename(started) in ("onegate", "onegate.exe")  # noqa: PTH119
+
+    if not _is_command():
+        from onegate import _public  # noqa: F401

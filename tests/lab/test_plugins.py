@@ -32,7 +32,7 @@ from onegate import Affine, Unit, sigmoid, tanh
 from onegate.lab.tasks import Task
 
 
-class Base(Unit):
+class Base(Unit, abstract=True):
     """No unit by itself."""
 
 
@@ -192,7 +192,7 @@ def test_a_file_that_a_run_folder_names_is_never_run(capsys: pytest.CaptureFixtu
         assert "add --plugin mine.py" in capsys.readouterr().err
     assert main(["report", "runs"]) == 2
     said = capsys.readouterr().err
-    assert "mine: task='own_first': expected" in said
+    assert "task='own_first': expected" in said
     assert "add --plugin mine.py" in said
 
 

@@ -24,12 +24,13 @@ What is given may not be written, and nothing is read before it is written. A st
   transposed, (rows x columns) from columns to rows; the backward step as they are. A product may
   overwrite its init but none of its left-hand sides, which are read to the end.
 
-Every step writes all `next` (backward: all `grad_prev`), the forward step all `keep`. **Maps** say
-how weight gradients come of slots that last over many steps (input, prev, next, keep, chunk): the
-gradient at a map's output, transposed, times each operand; and its sum, for the bias. They are one
-large product over all steps of a chunk, however an engine cuts time into chunks; so are the
-gradients of x through the maps, which the backward step leaves out. Whether rows or columns are
-split among threads, and where slots lie, is the engine's own business.
+Every step writes all `next` (backward: all `grad_prev`, and `grad_input` if it has such a slot), the
+forward step all `keep`. **Maps** say how weight gradients come of slots that last over many steps
+(input, prev, next, keep, chunk): the gradient at a map's output, transposed, times each operand;
+and its sum, for the bias. They are one large product over all steps of a chunk, however an engine
+cuts time into chunks; so are the gradients of x through the maps, which the backward step leaves
+out. Whether rows or columns are split among threads, and where slots lie, is the engine's own
+business.
 
 A program travels as integers (`encode`, `decode`); csrc/program.cpp reads the same and refuses the
 same, with the same words. MGU with 3 inputs and 2 neurons, as `onegate units mgu --program` has it:
@@ -442,6 +443,9 @@ class _StepReader:
         for i in range(len(self.reader.states)):
             if ("grad_prev" if self.backward else "next", i) not in written:
                 _refuse(f"state {i} is not written by the step")
+        for slot in self.slots:
+            if slot.space == "grad_input" and ("grad_input", slot.index) not in written:
+                _refuse("the input gradient is not written by the step")
         for i in range(0 if self.backward else len(self.reader.kept)):
             if ("keep", i) not in written:
                 _refuse(f"kept value {i} is not written by the step")

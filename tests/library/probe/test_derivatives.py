@@ -74,9 +74,6 @@ def test_a_linear_chain_shrinks_as_it_must() -> None:
     torch.testing.assert_close(norms, expected)
 
 
-pytestmark = forward_mode
-
-
 def traced(unit: str, **options: object) -> Pass:
     layer = onegate.Recurrent(
         unit, D, N, dtype=torch.float64, init=("normal", 0.7), bidirectional=True
