@@ -61,7 +61,7 @@ def write(
         drawn.append(heatmaps.draw(one.label, "before", views[0], start.passes, one.after))
         drawn.append(heatmaps.draw(one.label, "after", views[0], end.passes, one.after))
         values = payload.of_run(one.label, start.passes, end.passes, one.after, views)
-        shown.append(page.Shown(run.run, next(iter(end.passes.values())).graph, one, values))
+        shown.append(page.ShownRun(run.run, next(iter(end.passes.values())).graph, one, values))
     told = [
         payload.of_view(view, [[each.answers[place] for each in when] for when in (after, before)])
         for place, view in enumerate(views)
