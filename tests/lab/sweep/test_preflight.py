@@ -178,9 +178,9 @@ def test_the_position_of_a_run_is_its_last_whole_line() -> None:
 def test_code_that_runs_go_through_is_told_apart(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(preflight, "__file__", str(tmp_path / "sweep" / "preflight.py"))
-    own, apart = tmp_path / "layers.py", tmp_path / "report" / "page.py"
-    apart.parent.mkdir()
+    monkeypatch.setattr("onegate.__file__", str(tmp_path / "__init__.py"))
+    own, apart = tmp_path / "layers.py", tmp_path / "lab" / "report" / "page.py"
+    apart.parent.mkdir(parents=True)
     own.write_text("1")
     apart.write_text("1")
     first = preflight.versions()
