@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 
+import onegate
 from onegate.lab.cli import main
 from onegate.lab.sweep import cluster, place, preflight
 from onegate.lab.sweep.cluster import connected
@@ -175,12 +176,14 @@ def test_the_position_of_a_run_is_its_last_whole_line() -> None:
     assert cluster._position(b"") == ""
 
 
+@pytest.mark.parametrize("path", ["ops.py", "nn/layers.py", "lab/train/loop.py"])
 def test_code_that_runs_go_through_is_told_apart(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    path: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("onegate.__file__", str(tmp_path / "__init__.py"))
-    own, apart = tmp_path / "layers.py", tmp_path / "lab" / "report" / "page.py"
-    apart.parent.mkdir(parents=True)
+    monkeypatch.setattr(onegate, "__file__", str(tmp_path / "__init__.py"))
+    own, apart = tmp_path / path, tmp_path / "lab" / "report" / "page.py"
+    for folder in (own.parent, apart.parent):
+        folder.mkdir(parents=True, exist_ok=True)
     own.write_text("1")
     apart.write_text("1")
     first = preflight.versions()
