@@ -30,11 +30,12 @@ MODULES = {
     **_each("native memory programs", "engines.cpu.{}", "engines.{}"),
     **_each("arguments cells layers named init convert", "nn.{}"),
     **_each(
-        "comparing examples heatmaps measures page payload plots runs writing",
+        "examples heatmaps measures page payload plots runs writing",
         "lab.inside.{}",
         "inspect.{}",
     ),
     "inspect.pictures": "lab.inside.page",
+    "inspect.comparing": "lab.inside.writing",
     **_each("gradients jacobians", "probe.derivatives", "inspect.{}"),
     "inspect": "probe",
     **_each(

@@ -16,7 +16,7 @@ from torch import Tensor
 
 from onegate.engines.base import Direction, Engine
 from onegate.language import Graph, Value
-from onegate.lowering.stages import Product, Projection, Stages, stages
+from onegate.lowering.stages import MapProduct, Projection, Stages, stages
 from onegate.ops import OPERATIONS
 
 Values: TypeAlias = dict[Value, Any]  # a tensor for every node, a float for a constant
@@ -75,7 +75,7 @@ def _one_pass(
     products = {
         product: (_each_step(sums.get(product), x.shape[0]), _factors(product, parameters))
         for product in schedule.step
-        if isinstance(product, Product)
+        if isinstance(product, MapProduct)
     }
 
     states, outputs = direction.start, []
@@ -109,7 +109,7 @@ def _known(graph: Graph, x: Tensor, parameters: Parameters) -> Values:
     return values
 
 
-def _factors(product: Product, parameters: Parameters) -> list[tuple[Value, Tensor]]:
+def _factors(product: MapProduct, parameters: Parameters) -> list[tuple[Value, Tensor]]:
     """Each operand, and its matrix (size of the operand, size of the results)."""
     return [
         (operand, _joined(keys, parameters).t())
@@ -117,9 +117,9 @@ def _factors(product: Product, parameters: Parameters) -> list[tuple[Value, Tens
     ]
 
 
-def _before(schedule: Stages, values: Values, parameters: Parameters) -> dict[Product, Tensor]:
+def _before(schedule: Stages, values: Values, parameters: Parameters) -> dict[MapProduct, Tensor]:
     """Computes into `values` what depends on no state; returns the sums that products add to."""
-    sums: dict[Product, Tensor] = {}
+    sums: dict[MapProduct, Tensor] = {}
     for stage in schedule.before:
         if isinstance(stage, Value):
             values[stage] = _pointwise(stage, values)
@@ -156,7 +156,7 @@ def _sum(total: Tensor | None, factors: Iterable[tuple[Value, Tensor]], values: 
     return total
 
 
-def _share_out(total: Tensor, product: Product, values: Values) -> None:
+def _share_out(total: Tensor, product: MapProduct, values: Values) -> None:
     """Gives each map of a product its part of the result."""
     if len(product.nodes) == 1:
         values[product.nodes[0]] = total

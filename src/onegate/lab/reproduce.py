@@ -31,7 +31,7 @@ FULL = _requests({name: task.full for name, task in TASKS.items()})
 
 
 @dataclass
-class Plan:
+class Reproduction:
     """What will be run.
 
     requests: all of it. experiments: what is left of it, with the units as they were matched and
@@ -57,9 +57,9 @@ class Plan:
         ]
 
 
-def prepare(requests: Sequence[Request], runs: Path, tell: Callable[[str], None]) -> Plan:
+def prepare(requests: Sequence[Request], runs: Path, tell: Callable[[str], None]) -> Reproduction:
     """Looks for the data and measures the time of updates; tasks without data are left out."""
-    plan = Plan(requests)
+    plan = Reproduction(requests)
     without_data: set[str] = set()
     for request in requests:
         if request.task in without_data:
@@ -77,7 +77,7 @@ def prepare(requests: Sequence[Request], runs: Path, tell: Callable[[str], None]
     return plan
 
 
-def describe(plan: Plan, runs: Path) -> str:
+def describe(plan: Reproduction, runs: Path) -> str:
     """What is finished, and how long each of the other runs will take."""
     lines = [
         f"{request.task}/{request.recipe} {' '.join((*request.units, *request.settings))}: finished"
@@ -95,7 +95,7 @@ def describe(plan: Plan, runs: Path) -> str:
 
 
 def execute(
-    plan: Plan, runs: Path, tell: Callable[[str], None], threads: int | None = None
+    plan: Reproduction, runs: Path, tell: Callable[[str], None], threads: int | None = None
 ) -> None:
     """Runs a plan as one sweep; runs that fail are told and noted, and the others go on."""
     if not plan.experiments:

@@ -17,7 +17,7 @@ Group: TypeAlias = tuple[Operands, bool]  # operands known before the loop; whet
 
 
 @dataclass(frozen=True, eq=False)
-class Product:
+class MapProduct:
     """The recurrent part of some maps, results side by side.
 
     weights[i][j] is the key of the matrix from operands[i] to nodes[j]. Where there are no
@@ -42,7 +42,7 @@ class Projection:
     biases likewise, or empty. Where there are no operands the biases are all there is.
     """
 
-    products: tuple[Product, ...]
+    products: tuple[MapProduct, ...]
     operands: Operands
     weights: tuple[tuple[str, ...], ...]
     biases: tuple[str, ...]
@@ -57,7 +57,7 @@ class Stages:
     """
 
     before: tuple[Projection | Value, ...]
-    step: tuple[Product | Value, ...]
+    step: tuple[MapProduct | Value, ...]
     given: tuple[Value, ...]
 
 
@@ -96,7 +96,7 @@ def stages(graph: Graph) -> Stages:
             groups.setdefault(group, {}).setdefault(late, []).append(node)
 
     products = {
-        (group, late): Product(tuple(nodes), late, weights(nodes, late=True))
+        (group, late): MapProduct(tuple(nodes), late, weights(nodes, late=True))
         for group, together in groups.items()
         for late, nodes in together.items()
     }

@@ -1,7 +1,7 @@
 """The grid of lanes on which wires run between placed boxes.
 
 Between two layers, and between two rows, lie channels of parallel lanes. Points of the grid are
-numbered downwards, then from left to right, so that neighbours differ by 1 or by `Grid.height`.
+numbered downwards, then from left to right, so that neighbours differ by 1 or by `WireGrid.height`.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ class Port:
     cost: float = 0.0
 
 
-class Grid:
+class WireGrid:
     """The points where wires may run, given the rows of the boxes.
 
     Counted in x, `column(layer)` is the middle of a layer's boxes, and the `lanes` numbers before

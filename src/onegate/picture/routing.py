@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from itertools import combinations, permutations
 from math import inf
 
-from onegate.picture.grid import ACROSS, ALONG, EAST, NORTH, SOUTH, WEST, Grid, Port
+from onegate.picture.grid import ACROSS, ALONG, EAST, NORTH, SOUTH, WEST, Port, WireGrid
 from onegate.picture.layering import Frame
 from onegate.picture.placement import Rows
 
@@ -66,7 +66,7 @@ class Routes:
         self.diagram = frame.diagram
         self.searches = 0
         for lanes in _LANES:
-            self.grid = Grid(frame, rows, lanes)
+            self.grid = WireGrid(frame, rows, lanes)
             if self._lay_all():
                 return
         raise NoRouteError(f"{len(frame.edges)} wires do not fit into {lanes} lanes")
@@ -210,7 +210,7 @@ class _Search:
     """
 
     def __init__(
-        self, grid: Grid, net: Net, used: dict[int, dict[int, int]], ports: Sequence[Port]
+        self, grid: WireGrid, net: Net, used: dict[int, dict[int, int]], ports: Sequence[Port]
     ) -> None:
         self.grid, self.net, self.used = grid, net, used
         self.ports = {(port.node, port.heading): port for port in ports}

@@ -11,17 +11,17 @@ from onegate.engines import reference
 from onegate.engines.base import Direction
 from onegate.probe.traces import Pass
 
-# A step holds a unit if it keeps more than this share of it, and overwrites it if it keeps less
-# than the rest; a unit that does either at more than this share of the steps is of that kind.
+# A step holds a neuron if it keeps more than this share of it, and overwrites it if it keeps less
+# than the rest; a neuron with either at more than this share of the steps is of that kind.
 MOSTLY = 0.9
 
 
 @dataclass(frozen=True, eq=False)
 class Keeping:
-    """How a state is kept, unit by unit, all (size,).
+    """How a state is kept, neuron by neuron, all (size,).
 
     share: mean share of the old value that a step keeps. span: 1 / (1 - share), the memory in
-    steps: a unit that writes the constant share f at every step remembers 1 / f steps. held,
+    steps: a neuron that writes the constant share f at every step remembers 1 / f steps. held,
     overwritten: at how many of the steps, as a share, it keeps more than 0.9 or less than 0.1.
     """
 
@@ -32,12 +32,12 @@ class Keeping:
 
     @property
     def hardly_moves(self) -> Tensor:
-        """Units that nearly all steps leave nearly as they are."""
+        """Neurons that nearly all steps leave nearly as they are."""
         return self.held > MOSTLY
 
     @property
     def always_overwrites(self) -> Tensor:
-        """Units of which nearly all steps leave nearly nothing."""
+        """Neurons of which nearly all steps leave nearly nothing."""
         return self.overwritten > MOSTLY
 
 
@@ -64,13 +64,13 @@ def keeping(one: Pass) -> dict[str, Keeping]:
 
 
 def measured_spans(one: Pass, disturbances: int = 4) -> dict[str, Tensor]:
-    """By state, the memory of each unit (size,) in steps, measured by disturbing the input.
+    """By state, the memory of each neuron (size,) in steps, measured by disturbing the input.
 
     The input is disturbed a little in a random direction at some steps of the first half of each
-    sequence. If r[k] is how strongly a unit responds k steps later (the mean size of its change,
-    by the derivative), its span is the mean of k + 1, weighted by r. It is 1 / f for a unit that
-    writes a constant share f and sees no other unit, and can never be longer than the rest of the
-    sequence: a unit with a longer memory comes out shorter. A unit that does not respond has NaN.
+    sequence. If r[k] is how strongly a neuron responds k steps later (the mean size of its change,
+    by the derivative), its span is the mean of k + 1, weighted by r. It is 1 / f for a neuron that
+    writes a constant share f and sees no other, and can never be longer than the rest of the
+    sequence: a neuron with a longer memory comes out shorter. One that never responds has NaN.
     """
     places = torch.linspace(0, 0.5, disturbances + 1)[:-1]
     at = (places[:, None] * one.inside.sum(0).cpu()).long().flatten()  # (disturbances * B,)

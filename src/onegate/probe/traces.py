@@ -160,7 +160,7 @@ class Watched:
             self.shares[name][t] = self._rows(_evaluated(share, t, values), state)
 
     def _rows(self, value: Any, node: Value) -> Tensor:
-        """(B, size), also of what is the same for every row or unit.
+        """(B, size), also of what is the same for every row or neuron.
 
         What has the shape already must stay the tensor that it is: gradients are asked for it.
         """

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from onegate.lab.bench.measure import Timing
-from onegate.lab.bench.outcomes import Kind, Outcome, Result
+from onegate.lab.bench.outcomes import Kind, Result, Timings
 from onegate.lab.bench.shapes import Shape
 
 PEAK = 1e11
@@ -21,7 +21,7 @@ def outcome(
     infer: Mapping[str, float] | None = None,
     held: Mapping[str, int] | None = None,
     skipped: Mapping[str, str] | None = None,
-) -> Outcome:
+) -> Timings:
     """Every contestant's share of the peak is 0.6."""
     times: dict[Kind, Mapping[str, float]] = {
         "train": train,
@@ -31,4 +31,4 @@ def outcome(
         kind: {name: Result(timing(t), int(0.6 * PEAK * t), 0.6) for name, t in each.items()}
         for kind, each in times.items()
     }
-    return Outcome(shape, results, {"train": PEAK, "infer": PEAK}, held or {}, skipped or {})
+    return Timings(shape, results, {"train": PEAK, "infer": PEAK}, held or {}, skipped or {})

@@ -11,7 +11,7 @@ import torch
 
 from onegate.engines.cpu.native import library
 from onegate.lab.bench import shapes
-from onegate.lab.bench.outcomes import Outcome, run_shape
+from onegate.lab.bench.outcomes import Timings, run_shape
 from onegate.lab.bench.targets import BY_SHAPE, UNITS_NEEDED
 from onegate.lab.cli import bench, main
 
@@ -125,7 +125,7 @@ def test_bad_arguments_are_refused_before_anything_runs(
     capsys: pytest.CaptureFixture[str],
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    def measured(*_: object, **__: object) -> Outcome:
+    def measured(*_: object, **__: object) -> Timings:
         raise AssertionError("it was measured")
 
     monkeypatch.setattr(bench, "run_shape", measured)
@@ -142,7 +142,7 @@ def test_bad_numbers_are_refused(arguments: list[str]) -> None:
 def test_a_run_that_is_broken_off_leaves_the_shapes_that_were_measured(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def until_the_second(shape: shapes.Shape, *args: object, **kwargs: object) -> Outcome:
+    def until_the_second(shape: shapes.Shape, *args: object, **kwargs: object) -> Timings:
         if shape.batch == 3:
             raise KeyboardInterrupt
         return run_shape(shape, *args, **kwargs)  # type: ignore[arg-type]

@@ -26,7 +26,7 @@ from onegate.nn.layers import Recurrent
 SHAPE = parse("4,3,2,5")
 
 
-def enter(contestant: Contestant, shape: Shape = SHAPE) -> contestants.Entry:
+def enter(contestant: Contestant, shape: Shape = SHAPE) -> contestants.Entrant:
     x = torch.randn(shape.steps, shape.batch, shape.inputs)
     return contestant.enter(shape, x, torch.randn(shape.steps, shape.batch, shape.outputs))
 

@@ -7,9 +7,9 @@ from collections.abc import Mapping
 import pytest
 import torch
 
-from onegate.lab.bench.contestants import TORCH_GRU, Contestant, Entry
+from onegate.lab.bench.contestants import TORCH_GRU, Contestant, Entrant
 from onegate.lab.bench.measure import Call, Timing
-from onegate.lab.bench.outcomes import KINDS, Outcome, Sweep, fit_line, run_shape, run_sweep
+from onegate.lab.bench.outcomes import KINDS, Sweep, Timings, fit_line, run_shape, run_sweep
 from onegate.lab.bench.shapes import (
     PAPER,
     PEAK_OPERATIONS,
@@ -24,13 +24,13 @@ from tests.lab.bench.made import outcome, timing
 
 
 def contestant(name: str, unit: str = "mgu", reason: Exception | None = None) -> Contestant:
-    def enter(shape: Shape, x: torch.Tensor, grad_out: torch.Tensor) -> Entry:
+    def enter(shape: Shape, x: torch.Tensor, grad_out: torch.Tensor) -> Entrant:
         assert x.shape == (shape.steps, shape.batch, shape.inputs)
         assert grad_out.shape == (shape.steps, shape.batch, shape.outputs)
         assert x.dtype == grad_out.dtype == torch.float32
         if reason is not None:
             raise reason
-        return Entry(lambda: f"train {name}", lambda: f"infer {name}", lambda: len(name))
+        return Entrant(lambda: f"train {name}", lambda: f"infer {name}", lambda: len(name))
 
     return Contestant(name, unit, enter)
 
@@ -96,7 +96,7 @@ def test_line_through_times() -> None:
 
 def made_sweep(field: str) -> Sweep:
     """mgu takes 1 + n, torch.nn.GRU 10 n; at the first n inference of mgu is slower."""
-    outcomes: list[Outcome] = []
+    outcomes: list[Timings] = []
     for place, shape in enumerate(sweep(field, PAPER["mnist_rows"])):
         n = getattr(shape, field)
         train = {"mgu fused": 1.0 + n, TORCH_GRU: 10.0 * n}

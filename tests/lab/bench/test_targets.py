@@ -5,14 +5,14 @@ from __future__ import annotations
 import pytest
 
 from onegate.lab.bench.contestants import FLAX, TORCH_GRU, TORCH_LSTM, TORCHRECURRENT
-from onegate.lab.bench.outcomes import Outcome
+from onegate.lab.bench.outcomes import Timings
 from onegate.lab.bench.shapes import PAPER
 from onegate.lab.bench.targets import Verdict, verdicts
 from tests.lab.bench.made import outcome
 from tests.lab.bench.test_outcomes import made_sweep
 
 
-def on(name: str, *, mgu: float = 0.1, memory: bool = True, flax: bool = True) -> Outcome:
+def on(name: str, *, mgu: float = 0.1, memory: bool = True, flax: bool = True) -> Timings:
     """torch.nn.GRU takes a second; everybody else as the figures want it, if mgu does."""
     train = {
         "mgu fused": mgu,

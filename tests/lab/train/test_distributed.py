@@ -22,7 +22,7 @@ from onegate.lab.runs import Run, RunError, RunFolder
 from onegate.lab.tasks import Batch
 from onegate.lab.train import session as training
 from onegate.lab.train.checkpoints import Checkpoints
-from onegate.lab.train.distributed import Group, Processes, _WholeBatchDropout, own_device
+from onegate.lab.train.distributed import Processes, ProcessGroup, _WholeBatchDropout, own_device
 from onegate.lab.train.loop import Trainer
 from onegate.lab.train.session import train
 from tests.lab import small_data
@@ -215,7 +215,7 @@ def test_masks_are_columns_of_the_whole_mask(
 
 
 def test_a_batch_that_cannot_be_shared_is_refused() -> None:
-    class Many(Group):
+    class Many(ProcessGroup):
         size = 8
 
     with pytest.raises(RunError, match="batch_size=7 cannot be shared by 8 processes"):
@@ -236,7 +236,7 @@ def test_a_device_that_is_not_there_is_named(monkeypatch: pytest.MonkeyPatch) ->
 
 def test_batches_and_states_go_to_the_device() -> None:
     """The device `meta` stands for one that is not the CPU."""
-    group = Group(torch.device("meta"))
+    group = ProcessGroup(torch.device("meta"))
     for lengths in (None, torch.ones(2)):
         part = group.part(Batch(torch.ones(3, 2, 1), torch.ones(2), lengths))
         assert part.batch.inputs.device == part.batch.targets.device == group.device

@@ -20,7 +20,7 @@ from onegate.lab.recipes import Recipe, override, recipe
 from onegate.lab.runs import RunError
 from onegate.lab.train import distributed
 from onegate.lab.train import session as training
-from onegate.lab.train.distributed import Group
+from onegate.lab.train.distributed import ProcessGroup
 from onegate.lab.train.progress import Position
 from onegate.lab.train.session import train
 from tests.lab import small_data
@@ -80,7 +80,7 @@ class Always:
         return self.seconds == 0.2
 
 
-def stopped(made: Recipe, folder: Path, group: Group, update: int = STOP_AT) -> str:
+def stopped(made: Recipe, folder: Path, group: ProcessGroup, update: int = STOP_AT) -> str:
     """A run that is stopped in the middle; the last process gets the signal."""
     last = group.rank == group.size - 1
     try:

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from onegate.language import Affine, Unit, Value
-from onegate.lowering.stages import Product, Projection, Stages, stages
+from onegate.lowering.stages import MapProduct, Projection, Stages, stages
 from onegate.tracing import trace
 from onegate.units import UNITS
 
@@ -16,9 +16,9 @@ def schedule(name: str, input_size: int = 3, hidden_size: int = 4) -> Stages:
     return stages(trace(UNITS[name], input_size, hidden_size))
 
 
-def maps(stage: Product | Projection | Value) -> list[list[str]]:
+def maps(stage: MapProduct | Projection | Value) -> list[list[str]]:
     """The names of a stage's maps, product by product."""
-    if isinstance(stage, Product):
+    if isinstance(stage, MapProduct):
         return [[node.name for node in stage.nodes]]
     assert isinstance(stage, Projection)
     return [[node.name for node in product.nodes] for product in stage.products]
@@ -34,20 +34,20 @@ def test_gru_projects_all_maps_of_x_and_groups_those_of_h() -> None:
     assert [stage.op if isinstance(stage, Value) else maps(stage)[0] for stage in found.step] == [
         ["W_z", "W_r"], "sigmoid", "sigmoid", "mul", ["W_h"], "tanh", "sub", "mul", "mul", "add",
     ]  # fmt: skip
-    assert [s.weights for s in found.step if isinstance(s, Product)] == [
+    assert [s.weights for s in found.step if isinstance(s, MapProduct)] == [
         (("z.U", "r.U"),),
         (("h.U",),),
     ]
 
 
 def test_lstm_is_one_product_a_step() -> None:
-    (product,) = (s for s in schedule("lstm").step if isinstance(s, Product))
+    (product,) = (s for s in schedule("lstm").step if isinstance(s, MapProduct))
     assert product.sizes == [4, 4, 4, 4]
     assert [operand.name for operand in product.operands] == ["h"]
 
 
 def test_gates_of_fgr_share_four_operands() -> None:
-    gates, candidate = (s for s in schedule("lstm_fgr").step if isinstance(s, Product))
+    gates, candidate = (s for s in schedule("lstm_fgr").step if isinstance(s, MapProduct))
     assert maps(gates) == [["W_i", "W_f", "W_o"]]
     assert [operand.name for operand in gates.operands] == ["h", "i", "f", "o"]
     assert gates.weights[2] == ("i.U_f", "f.U_f", "o.U_f")
@@ -65,13 +65,13 @@ def test_operands_in_another_order_are_grouped_too() -> None:
 
     found = stages(trace(Two(), 3, 4))
     (product,) = found.step
-    assert isinstance(product, Product)
+    assert isinstance(product, MapProduct)
     assert product.weights == (("a.U", "b.U_h"), ("a.U_s", "b.U"))
 
 
 def test_mingru_has_nothing_to_multiply_in_the_loop() -> None:
     found = schedule("mingru")
-    assert not [stage for stage in found.step if isinstance(stage, Product)]
+    assert not [stage for stage in found.step if isinstance(stage, MapProduct)]
     hoisted = [stage.op for stage in found.before if isinstance(stage, Value)]
     assert hoisted == ["sigmoid", "sub", "mul"]  # z, 1 - z, z * candidate
     assert [s.op for s in found.step if isinstance(s, Value)] == ["mul", "add"]

@@ -26,7 +26,7 @@ FLAX: Final = "Flax MGUCell (jit)"
 
 
 @dataclass(frozen=True)
-class Entry:
+class Entrant:
     """A contestant on one shape: what to call, and the bytes it holds for the backward pass."""
 
     train: Callable[[], object]
@@ -44,7 +44,7 @@ class Contestant:
 
     name: str
     unit: str
-    enter: Callable[[Shape, Tensor, Tensor], Entry]
+    enter: Callable[[Shape, Tensor, Tensor], Entrant]
 
 
 def ours_name(unit: str, engine: str) -> str:
@@ -59,7 +59,7 @@ def ours_name(unit: str, engine: str) -> str:
 def ours(unit: str, engine: str) -> Contestant:
     """A registered unit on one of our engines."""
 
-    def enter(shape: Shape, x: Tensor, grad_out: Tensor) -> Entry:
+    def enter(shape: Shape, x: Tensor, grad_out: Tensor) -> Entrant:
         problem = library().problem if engine == "fused" else None
         if problem:
             raise Unavailable(problem)
@@ -85,7 +85,7 @@ def peers() -> list[Contestant]:
 
 def module_entry(
     layer: nn.Module, x: Tensor, grad_out: Tensor, input_gradient: bool = False
-) -> Entry:
+) -> Entrant:
     """The entry of a module that is called as torch.nn.GRU."""
     x = x.detach().requires_grad_(input_gradient)
     leaves: Sequence[Tensor] = [x, *layer.parameters()]
@@ -100,7 +100,7 @@ def module_entry(
         with torch.no_grad():
             evaluating(x)
 
-    return Entry(train, infer, lambda: held_bytes(layer, x))
+    return Entrant(train, infer, lambda: held_bytes(layer, x))
 
 
 def held_bytes(layer: nn.Module, x: Tensor) -> int:
@@ -128,14 +128,14 @@ def _address(tensor: Tensor) -> int:
 
 
 def _torch_nn(name: str, unit: str, kind: Callable[..., nn.Module]) -> Contestant:
-    def enter(shape: Shape, x: Tensor, grad_out: Tensor) -> Entry:
+    def enter(shape: Shape, x: Tensor, grad_out: Tensor) -> Entrant:
         layer = kind(shape.inputs, shape.hidden, shape.layers, bidirectional=shape.bidirectional)
         return module_entry(layer, x, grad_out, shape.input_gradient)
 
     return Contestant(name, unit, enter)
 
 
-def _enter_torchrecurrent(shape: Shape, x: Tensor, grad_out: Tensor) -> Entry:
+def _enter_torchrecurrent(shape: Shape, x: Tensor, grad_out: Tensor) -> Entrant:
     _require("torchrecurrent")
     if shape.bidirectional:
         raise Unavailable("it has no bidirectional layers")
@@ -145,11 +145,11 @@ def _enter_torchrecurrent(shape: Shape, x: Tensor, grad_out: Tensor) -> Entry:
     return module_entry(layer, x, grad_out, shape.input_gradient)
 
 
-def _enter_flax(shape: Shape, x: Tensor, grad_out: Tensor) -> Entry:
+def _enter_flax(shape: Shape, x: Tensor, grad_out: Tensor) -> Entrant:
     _require("flax")
     _require("jax")
     run = jax_contestant.prepare(shape, x.numpy(), grad_out.numpy(), torch.get_num_threads())
-    return Entry(run.train, run.infer, run.held_bytes)
+    return Entrant(run.train, run.infer, run.held_bytes)
 
 
 def _require(package: str) -> None:

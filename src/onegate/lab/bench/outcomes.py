@@ -9,7 +9,7 @@ from typing import Final, Literal
 import numpy as np
 import torch
 
-from onegate.lab.bench.contestants import FLAX, TORCH_GRU, Contestant, Entry
+from onegate.lab.bench.contestants import FLAX, TORCH_GRU, Contestant, Entrant
 from onegate.lab.bench.jax_contestant import thread_note
 from onegate.lab.bench.measure import Call, Timing, race
 from onegate.lab.bench.shapes import (
@@ -44,7 +44,7 @@ class Result:
 
 
 @dataclass(frozen=True)
-class Outcome:
+class Timings:
     """Everything measured on one shape; results and held bytes by contestant."""
 
     shape: Shape
@@ -75,7 +75,7 @@ def run_shape(
     *,
     memory: bool = False,
     timing: Race = race,
-) -> Outcome:
+) -> Timings:
     """Times all contestants on `shape`: `seconds` for each, half in training, half in inference."""
     entries, skipped = _enter(shape, contestants)
     results: dict[Kind, dict[str, Result]] = {}
@@ -93,17 +93,17 @@ def run_shape(
     held = {each.name: entry.held_bytes() for each, entry in entries.items()} if memory else {}
     took_part = {each.name for each in entries}
     notes = [thread_note(torch.get_num_threads())] if FLAX in took_part else []
-    return Outcome(shape, results, peaks, held, skipped, notes)
+    return Timings(shape, results, peaks, held, skipped, notes)
 
 
 def _enter(
     shape: Shape, contestants: Iterable[Contestant]
-) -> tuple[dict[Contestant, Entry], dict[str, str]]:
+) -> tuple[dict[Contestant, Entrant], dict[str, str]]:
     """Those that can run, on the same input, and for the others the reason."""
     generator = torch.Generator().manual_seed(0)
     x = torch.randn(shape.steps, shape.batch, shape.inputs, generator=generator)
     grad_out = torch.randn(shape.steps, shape.batch, shape.outputs, generator=generator)
-    entries: dict[Contestant, Entry] = {}
+    entries: dict[Contestant, Entrant] = {}
     skipped: dict[str, str] = {}
     for contestant in contestants:
         try:
@@ -124,7 +124,7 @@ def _result(
 
 
 @dataclass(frozen=True)
-class Line:
+class FittedLine:
     """Seconds = fixed + each * size, by least squares; r2 is the share of variance explained."""
 
     fixed: float
@@ -132,14 +132,14 @@ class Line:
     r2: float
 
 
-def fit_line(sizes: Sequence[float], seconds: Sequence[float]) -> Line:
+def fit_line(sizes: Sequence[float], seconds: Sequence[float]) -> FittedLine:
     """The straight line through the measured times.
 
     >>> fit_line([1, 2, 3], [3.0, 5.0, 7.0])  # about fixed 1, each 2, r2 1
     """
     each, fixed = np.polyfit(sizes, seconds, 1)
     left = np.asarray(seconds) - (fixed + each * np.asarray(sizes))
-    return Line(float(fixed), float(each), float(1 - left.var() / np.var(seconds)))
+    return FittedLine(float(fixed), float(each), float(1 - left.var() / np.var(seconds)))
 
 
 @dataclass(frozen=True)
@@ -159,13 +159,13 @@ class Sweep:
     """Outcomes in the order of the swept size."""
 
     field: str
-    outcomes: Sequence[Outcome]
+    outcomes: Sequence[Timings]
 
     def sizes(self) -> list[int]:
         """The values of the swept field."""
         return [int(getattr(outcome.shape, swept_field(self.field))) for outcome in self.outcomes]
 
-    def lines(self) -> dict[Kind, dict[str, Line]]:
+    def lines(self) -> dict[Kind, dict[str, FittedLine]]:
         """By kind and contestant, where time is meant to be linear."""
         if self.field not in LINEAR_IN:
             return {}
@@ -174,7 +174,7 @@ class Sweep:
             for kind in KINDS
         }
 
-    def _line(self, kind: Kind, contestant: str) -> Line:
+    def _line(self, kind: Kind, contestant: str) -> FittedLine:
         results = [outcome.results[kind][contestant] for outcome in self.outcomes]
         return fit_line(self.sizes(), [result.timing.median for result in results])
 

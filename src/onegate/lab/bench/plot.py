@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from onegate import files
-from onegate.lab.bench.outcomes import KINDS, Kind, Outcome, Sweep
+from onegate.lab.bench.outcomes import KINDS, Kind, Sweep, Timings
 from onegate.lab.bench.record import Record
 
 if TYPE_CHECKING:
@@ -37,7 +37,7 @@ def draw(record: Record) -> Figure:
     """The picture."""
     from matplotlib.figure import Figure  # takes longer than most commands
 
-    rows: list[Outcome | Sweep] = [*record.outcomes, *record.sweeps]
+    rows: list[Timings | Sweep] = [*record.outcomes, *record.sweeps]
     heights = [_height(row) for row in rows]
     figure = Figure(figsize=(11, sum(heights)), layout="constrained")
     grid: Any = figure.subplots(
@@ -52,12 +52,12 @@ def draw(record: Record) -> Figure:
     return figure
 
 
-def _height(row: Outcome | Sweep) -> float:
+def _height(row: Timings | Sweep) -> float:
     """Inches: a bar needs about a quarter."""
     return 4.0 if isinstance(row, Sweep) else 1.0 + 0.26 * len(row.results["train"])
 
 
-def _draw_outcome(panel: Any, outcome: Outcome, kind: Kind) -> None:
+def _draw_outcome(panel: Any, outcome: Timings, kind: Kind) -> None:
     """Horizontal bars of medians, whiskers at the quartiles, the share of the peak beside them."""
     results = outcome.results[kind]
     medians = [1e3 * result.timing.median for result in results.values()]

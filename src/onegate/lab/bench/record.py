@@ -14,7 +14,7 @@ from rich.table import Table
 
 from onegate.engines.cpu.native import library
 from onegate.lab.bench.contestants import TORCH_GRU
-from onegate.lab.bench.outcomes import KINDS, Kind, Line, Outcome, Sweep
+from onegate.lab.bench.outcomes import KINDS, FittedLine, Kind, Sweep, Timings
 from onegate.lab.bench.targets import Verdict
 from onegate.lab.train import machine
 
@@ -27,7 +27,7 @@ class Record:
     """Everything that was measured in one run."""
 
     seconds: float
-    outcomes: Sequence[Outcome]
+    outcomes: Sequence[Timings]
     sweeps: Sequence[Sweep]
     verdicts: Sequence[Verdict]
     busy: float  # processes that wanted a core when the run began, beside it
@@ -82,7 +82,7 @@ def load() -> float:
     return os.getloadavg()[0] if hasattr(os, "getloadavg") else 0.0
 
 
-def _outcome(outcome: Outcome) -> dict[str, Any]:
+def _outcome(outcome: Timings) -> dict[str, Any]:
     return {
         "shape": asdict(outcome.shape),
         "peaks": dict(outcome.peaks),
@@ -123,7 +123,7 @@ def _sweep(sweep: Sweep) -> dict[str, Any]:
 
 
 def _table(
-    title: str, outcomes: Sequence[Outcome], *, named: bool = False, caption: str = ""
+    title: str, outcomes: Sequence[Timings], *, named: bool = False, caption: str = ""
 ) -> Table:
     """Rows of contestants; `named` puts the shape's name first."""
     memory = any(outcome.held for outcome in outcomes)
@@ -144,7 +144,7 @@ def _table(
     return table
 
 
-def _time_cells(outcome: Outcome, kind: Kind, name: str) -> list[str]:
+def _time_cells(outcome: Timings, kind: Kind, name: str) -> list[str]:
     result = outcome.results[kind][name]
     timing = result.timing
     return [
@@ -155,11 +155,11 @@ def _time_cells(outcome: Outcome, kind: Kind, name: str) -> list[str]:
     ]
 
 
-def _memory_cells(outcome: Outcome, name: str) -> list[str]:
+def _memory_cells(outcome: Timings, name: str) -> list[str]:
     return [f"{outcome.held[name] / 1e6:.3g}", _number(outcome.held_ratio(name, TORCH_GRU))]
 
 
-def _caption(outcome: Outcome) -> str:
+def _caption(outcome: Timings) -> str:
     rounds = [
         f"{KINDS[kind]} {max(r.timing.rounds for r in results.values())} rounds, "
         f"sgemm peak {outcome.peaks[kind] / 1e9:.0f} GFLOPS"
@@ -184,7 +184,7 @@ def _sweep_table(sweep: Sweep) -> Table:
     return table
 
 
-def _line_text(line: Line) -> str:
+def _line_text(line: FittedLine) -> str:
     return f"{1e3 * line.fixed:.3g} ms + {1e6 * line.each:.3g} µs each, {line.r2:.4f}"
 
 

@@ -13,7 +13,7 @@ from onegate.lab.bench.contestants import (
     TORCHRECURRENT,
     ours_name,
 )
-from onegate.lab.bench.outcomes import KINDS, LINEAR_IN, Kind, Outcome, Sweep
+from onegate.lab.bench.outcomes import KINDS, LINEAR_IN, Kind, Sweep, Timings
 from onegate.lab.bench.shapes import PAPER, SWEEPS
 from onegate.units import UNITS
 
@@ -67,7 +67,7 @@ class Verdict:
         return {None: "not measured", True: "met", False: "not met"}[self.met]
 
 
-def verdicts(outcomes: Sequence[Outcome], sweeps: Sequence[Sweep]) -> list[Verdict]:
+def verdicts(outcomes: Sequence[Timings], sweeps: Sequence[Sweep]) -> list[Verdict]:
     """Every figure, in the order of the tables above."""
     by_name = {outcome.shape.name: outcome for outcome in outcomes if outcome.shape.name in PAPER}
     found: list[Verdict] = []
@@ -80,7 +80,7 @@ def verdicts(outcomes: Sequence[Outcome], sweeps: Sequence[Sweep]) -> list[Verdi
     return found
 
 
-def _of_shape(shape: str, outcome: Outcome | None) -> Iterator[Verdict]:
+def _of_shape(shape: str, outcome: Timings | None) -> Iterator[Verdict]:
     for other, limit in BY_SHAPE[shape].items():
         if other == _SHARE:
             result = None if outcome is None else outcome.results["train"].get(_MGU)
@@ -99,14 +99,14 @@ def _of_shape(shape: str, outcome: Outcome | None) -> Iterator[Verdict]:
 
 
 def _ratio(
-    shape: str, outcome: Outcome | None, kind: Kind, contestant: str, other: str, limit: float
+    shape: str, outcome: Timings | None, kind: Kind, contestant: str, other: str, limit: float
 ) -> Verdict:
     value = None if outcome is None else outcome.ratio(kind, contestant, other)
     reason = _reason(outcome, contestant, other) if value is None else ""
     return Verdict(f"{shape}: {KINDS[kind]}, {contestant} / {other}", limit, False, value, reason)
 
 
-def _reason(outcome: Outcome | None, *contestants: str) -> str:
+def _reason(outcome: Timings | None, *contestants: str) -> str:
     """Why there is no figure."""
     if outcome is None:
         return "the shape was not run"
@@ -116,7 +116,7 @@ def _reason(outcome: Outcome | None, *contestants: str) -> str:
     return "; ".join(reasons) or "not asked for"
 
 
-def _engines(outcomes: Sequence[Outcome]) -> Iterator[Verdict]:
+def _engines(outcomes: Sequence[Timings]) -> Iterator[Verdict]:
     """Fused to reference for every unit that was run on both, at its worst shape."""
     for unit in UNITS:
         fused, reference = ours_name(unit, "fused"), ours_name(unit, "reference")

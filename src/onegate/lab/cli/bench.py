@@ -15,7 +15,7 @@ from onegate import files
 from onegate.lab.bench import plot
 from onegate.lab.bench.contestants import ENGINES, TORCH_GRU, Contestant, ours, peers
 from onegate.lab.bench.costs import COSTS
-from onegate.lab.bench.outcomes import Outcome, Sweep, run_shape, run_sweep
+from onegate.lab.bench.outcomes import Sweep, Timings, run_shape, run_sweep
 from onegate.lab.bench.record import Record, load
 from onegate.lab.bench.shapes import PAPER, SWEEPS, Shape, parse
 from onegate.lab.bench.targets import UNITS_NEEDED, verdicts
@@ -120,7 +120,7 @@ def _layers(args: argparse.Namespace) -> int:
     asked, shapes, busy = _units(args), _shapes(args), load()
     units = dict.fromkeys([*asked, *(UNITS_NEEDED if args.check else ())])
     contestants = [ours(unit, engine) for unit in units for engine in ENGINES] + peers()
-    outcomes: list[Outcome] = []
+    outcomes: list[Timings] = []
     sweeps: list[Sweep] = []
 
     def so_far() -> Record:

@@ -12,7 +12,7 @@ from rich.table import Table
 from onegate.lab.data.arrays import kept_arrays
 from onegate.lab.data.files import complete, data_folders, fetch, locate
 from onegate.lab.data.sources import SOURCES, DataError, Source
-from onegate.lab.data.verification import Finding, verify
+from onegate.lab.data.verification import CheckedPath, verify
 
 
 def register(parser: argparse.ArgumentParser) -> None:
@@ -98,7 +98,7 @@ def _verify(args: argparse.Namespace) -> int:
     return 1 if bad else 0
 
 
-def _verdict(finding: Finding) -> str:
+def _verdict(finding: CheckedPath) -> str:
     return f"DAMAGED {finding.problem}" if finding.problem else f"ok {finding.path}"
 
 

@@ -41,11 +41,12 @@ def register(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Writes the figure and prints where it is."""
-    from onegate.lab.inside import comparing
+    from onegate.lab.inside import writing
 
     training.use_threads(args.threads)
     with plain_warnings():
-        print(
-            comparing.write(args.task, args.units, args.runs, args.out, args.recipe, args.settings)
+        path = writing.write_gradients(
+            args.task, args.units, args.runs, args.out, args.recipe, args.settings
         )
+        print(path)
     return 0

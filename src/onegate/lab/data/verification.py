@@ -12,14 +12,14 @@ from .sources import DamagedDataError, Source, SourceFile
 
 
 @dataclass(frozen=True)
-class Finding:
+class CheckedPath:
     """A file or folder that was checked; `problem` is empty if it is good."""
 
     path: Path
     problem: str = ""
 
 
-def verify(source: Source) -> list[Finding]:
+def verify(source: Source) -> list[CheckedPath]:
     """Checks all files of a data set on this machine, and the arrays parsed from them."""
     files = [file for layout in source.layouts for file in layout]
     findings = [
@@ -29,30 +29,30 @@ def verify(source: Source) -> list[Finding]:
     return findings + [_check_arrays(folder) for folder in kept_arrays(source.name)]
 
 
-def _check_file(path: Path, file: SourceFile) -> Finding:
+def _check_file(path: Path, file: SourceFile) -> CheckedPath:
     try:
         require_checksum(path, file.checksum, checksum(path, file.checksum.partition(":")[0]))
     except DamagedDataError as error:
-        return Finding(path, str(error))
-    return Finding(path)
+        return CheckedPath(path, str(error))
+    return CheckedPath(path)
 
 
-def _check_archive(source: Source, path: Path) -> Finding:
+def _check_archive(source: Source, path: Path) -> CheckedPath:
     found = checksum(path, "sha256")
     if found not in source.known_archives:
         try:
             parse_reviews(FoundFile(path, found))
         except DamagedDataError as error:
-            return Finding(path, str(error))
-    return Finding(path)
+            return CheckedPath(path, str(error))
+    return CheckedPath(path)
 
 
-def _check_arrays(folder: Path) -> Finding:
+def _check_arrays(folder: Path) -> CheckedPath:
     damaged = ", ".join(file.name for file in damaged_arrays(folder))
     if damaged:
-        return Finding(
+        return CheckedPath(
             folder,
             f"{folder} has damaged arrays ({damaged}): delete it, and it is "
             "made again from the files",
         )
-    return Finding(folder)
+    return CheckedPath(folder)

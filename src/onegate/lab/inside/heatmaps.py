@@ -83,7 +83,7 @@ def draw(
     """All passes of a run on the first of their examples.
 
     training: whether they are before or after it. measured: of the trained model, whose memory
-    gives the order of the units.
+    gives the order of the neurons.
     """
     panels = [(one, shown) for one in passes.values() for shown in shown_values(one)]
     with canvas.style():
@@ -124,7 +124,7 @@ def _with_input(view: View, count: int) -> tuple[drawing.Figure, list[Axes]]:
 
 
 def _values(one: Pass, shown: Shown, view: View, measured: PassMeasures) -> NDArray[np.float64]:
-    """(units, steps), sorted where the value has a line for each unit of the memory."""
+    """(neurons, steps), sorted where the value has a line for each neuron of the memory."""
     values = one[shown.name][: view.steps, 0].double().numpy().T
     ranks = order(measured)
     return values[ranks] if len(ranks) == len(values) else values

@@ -32,9 +32,9 @@ BINS = 50
 class PassMeasures:
     """What was measured of one direction of one layer.
 
-    gates: by name, how the gate's values at all steps, units and sequences spread over `BINS` equal
-        parts of 0 to 1 (their shares), and its mean over all.
-    keeping: by state, see `Keeping`. spans: by state, the measured memory of each unit.
+    gates: by name, how the gate's values at all steps, neurons and sequences spread over `BINS`
+        equal parts of 0 to 1 (their shares), and its mean over all.
+    keeping: by state, see `Keeping`. spans: by state, the measured memory of each neuron.
     singular: (steps, N), singular values of the step's Jacobian, falling, mean over sequences.
     eigenvalues: complex, of the Jacobians at a step in the middle. exponents: the largest Lyapunov
         exponent of each sequence.

@@ -24,7 +24,7 @@ from onegate.probe.memory import Keeping
 
 
 @dataclass(frozen=True, eq=False)
-class Shown:
+class ShownRun:
     """A run as the page has it; values: for the script, see `payload`."""
 
     run: Run
@@ -34,7 +34,7 @@ class Shown:
 
 
 def build(
-    runs: Sequence[Shown],
+    runs: Sequence[ShownRun],
     views: Sequence[View],
     examples: Sequence[Mapping[str, Any]],
     figures: Sequence[Figure],
@@ -82,7 +82,7 @@ def _file(name: str) -> str:
     return resources.files("onegate.lab.inside").joinpath(name).read_text(encoding="utf-8")
 
 
-def _header(title: str, runs: Sequence[Shown]) -> Markup:
+def _header(title: str, runs: Sequence[ShownRun]) -> Markup:
     subject = TASKS[runs[0].run.recipe.task]
     links = [
         ("explore", "Step by step"), ("gates", "Gates"), ("memory", "Memory"),
@@ -99,7 +99,7 @@ def _header(title: str, runs: Sequence[Shown]) -> Markup:
     )
 
 
-def _described(shown: Shown) -> Markup:
+def _described(shown: ShownRun) -> Markup:
     run, metric = shown.run, TASKS[shown.run.recipe.task].metric
     recipe = run.recipe
     said = [
@@ -113,7 +113,7 @@ def _described(shown: Shown) -> Markup:
     return joined(tag("strong", shown.measured.label), *said, " (", code(run.folder.name), ")")
 
 
-def _explore(runs: Sequence[Shown], views: Sequence[View], figures: Sequence[Figure]) -> Markup:
+def _explore(runs: Sequence[ShownRun], views: Sequence[View], figures: Sequence[Figure]) -> Markup:
     passes = max((shown.measured.after for shown in runs), key=len)
     kind = views[0].kind
     return tag(
@@ -170,7 +170,7 @@ def _named(view: View) -> tuple[str, str]:
     return str(view.number), f"{view.number}{answer}"
 
 
-def _sorts(runs: Sequence[Shown]) -> list[tuple[str, str]]:
+def _sorts(runs: Sequence[ShownRun]) -> list[tuple[str, str]]:
     """By the gate where there is one."""
     gated = any(one.keeping for shown in runs for one in shown.measured.after.values())
     by_gate = [("span", "by memory span (gate)")] if gated else []
@@ -190,7 +190,7 @@ def _input(kind: str) -> Markup:
     return tag("p", id="words")
 
 
-def _run(place: int, shown: Shown) -> Markup:
+def _run(place: int, shown: ShownRun) -> Markup:
     return tag(
         "div",
         tag("h3", shown.measured.label),
@@ -209,7 +209,7 @@ def _section(name: str, title: str, about: str, figures: Sequence[Figure], *more
     return tag("section", tag("h2", title), tag("p", about), shown, *more, id=name)
 
 
-def _each(runs: Sequence[Shown]) -> list[tuple[str, PassMeasures, PassMeasures]]:
+def _each(runs: Sequence[ShownRun]) -> list[tuple[str, PassMeasures, PassMeasures]]:
     """Label, before and after, for every pass."""
     return [
         (shown.measured.whose(name), shown.measured.before[name], after)
@@ -218,7 +218,7 @@ def _each(runs: Sequence[Shown]) -> list[tuple[str, PassMeasures, PassMeasures]]
     ]
 
 
-def _keeping_table(runs: Sequence[Shown]) -> Markup:
+def _keeping_table(runs: Sequence[ShownRun]) -> Markup:
     rows = []
     for label, *both in _each(runs):
         for when, one in zip(("before", "after"), both, strict=True):
@@ -249,7 +249,7 @@ def _counts(kept: Keeping | None) -> tuple[str, str, str, str]:
     )
 
 
-def _exponents(runs: Sequence[Shown]) -> Markup:
+def _exponents(runs: Sequence[ShownRun]) -> Markup:
     rows = []
     for label, *both in _each(runs):
         for when, one in zip(("before", "after"), both, strict=True):

@@ -36,7 +36,7 @@ def of_run(
 ) -> dict[str, Any]:
     """One run: its passes with the values of every example before and after training.
 
-    measured: of the trained model, by which units are sorted.
+    measured: of the trained model, by which neurons are sorted.
     """
     passes = [_of_pass(before[name], one, measured[name], views) for name, one in after.items()]
     return {"label": label, "passes": passes}
@@ -47,8 +47,8 @@ def size_of_example(passes: Mapping[str, Pass]) -> int:
     numbers = 0
     for one in passes.values():
         for shown in shown_values(one):
-            steps, _, units = one[shown.name].shape
-            numbers += steps * units
+            steps, _, neurons = one[shown.name].shape
+            numbers += steps * neurons
     return 2 * math.ceil(numbers * 4 / 3)
 
 
@@ -69,7 +69,7 @@ def _of_pass(
 
 
 def _of_value(shown: Shown, before: Pass, after: Pass, views: Sequence[View]) -> dict[str, Any]:
-    """Its range, and its bytes (units, steps) after and before training, example by example."""
+    """Its range, and its bytes (neurons, steps) after and before training, example by example."""
     data = [
         [
             bytes_of(one[shown.name][: view.steps, place].numpy().T, shown.low, shown.high)

@@ -1,4 +1,4 @@
-"""From run folders to a page with its figures."""
+"""From run folders to a page with its figures, and to one figure of many units' gradients."""
 
 from __future__ import annotations
 
@@ -9,11 +9,12 @@ from pathlib import Path
 import torch
 
 from onegate import files
+from onegate.lab import recipes, tasks
 from onegate.lab.inside import examples, heatmaps, page, payload, plots
-from onegate.lab.inside.measures import measure
-from onegate.lab.inside.plots import Measured
-from onegate.lab.inside.runs import InspectError, OpenRun, open_run
-from onegate.lab.pages import figures
+from onegate.lab.inside.measures import SEQUENCES, Numbers, gradient_norms, measure
+from onegate.lab.inside.plots import Line, Measured, gradients_figure
+from onegate.lab.inside.runs import InspectError, OpenRun, initial_model, open_run
+from onegate.lab.pages import canvas, figures
 from onegate.lab.report.groups import display
 from onegate.lab.tasks import Batch, Loaded
 from onegate.lab.train.models import TaskModel
@@ -61,7 +62,7 @@ def write(
         drawn.append(heatmaps.draw(one.label, "before", views[0], start.passes, one.after))
         drawn.append(heatmaps.draw(one.label, "after", views[0], end.passes, one.after))
         values = payload.of_run(one.label, start.passes, end.passes, one.after, views)
-        shown.append(page.Shown(run.run, next(iter(end.passes.values())).graph, one, values))
+        shown.append(page.ShownRun(run.run, next(iter(end.passes.values())).graph, one, values))
     told = [
         payload.of_view(view, [[each.answers[place] for each in when] for when in (after, before)])
         for place, view in enumerate(views)
@@ -139,3 +140,63 @@ def _read(task: Loaded, model: TaskModel, numbers: Sequence[int]) -> _Reading:
     batch, state = examples.batch(task, model, numbers)
     passes = traced(model.recurrent, lambda: model.score(batch, state))
     return _Reading(batch, passes, examples.answers(task, model, batch, state))
+
+
+def write_gradients(
+    task: str,
+    units: Sequence[str],
+    runs: Sequence[Path],
+    out: Path,
+    recipe: str | None = None,
+    settings: Sequence[str] = (),
+) -> Path:
+    """Writes gradients-<task> as SVG, PNG and CSV into a folder; returns the path of the SVG.
+
+    units: as the recipe initialises them, with these settings. runs: of the task, before and after
+    training.
+    """
+    lines: list[Line] = []
+    for unit in units:
+        made = recipes.override(recipes.recipe(task, recipe, unit), settings)
+        data = tasks.load(made)
+        lines += _lines(display(unit), unit, _norms(data, initial_model(made, data)), None)
+    for folder in runs:
+        run = open_run(folder)
+        if run.recipe.task != task:
+            raise InspectError(f"{folder} is a run of {run.recipe.task}, expected one of {task}")
+        before, after = _norms(run.task, run.initial), _norms(run.task, run.trained)
+        unit = run.recipe.unit
+        label = f"{display(unit)} {run.name}" if unit in units else display(unit)
+        lines += _lines(label, unit, before, after)
+    if not lines:
+        raise InspectError("give units with --units, runs with --runs, or both")
+    caption = (
+        f"{tasks.get(task).title}: norm of dL/dh[t] at each step, mean over {SEQUENCES} sequences "
+        "of the test set; the forward direction of the last layer. Logarithmic."
+    )
+    with canvas.style():
+        drawn = gradients_figure(lines, ["gradients", task], caption)
+    figures.write([drawn], out)
+    return out / f"{drawn.name}.svg"
+
+
+def _norms(task: Loaded, model: TaskModel) -> Mapping[str, Numbers]:
+    """By state, of the last layer's forward pass."""
+    numbers = range(min(SEQUENCES, examples.count(task)))
+    return gradient_norms(task, model, numbers)[f"l{model.recurrent.num_layers - 1}"]
+
+
+def _lines(
+    label: str, unit: str, before: Mapping[str, Numbers], after: Mapping[str, Numbers] | None
+) -> list[Line]:
+    """One for each state, the output's stands out."""
+    return [
+        Line(
+            label if len(before) == 1 else f"{label}, {state}",
+            unit,
+            place == 0,
+            norms,
+            None if after is None else after[state],
+        )
+        for place, (state, norms) in enumerate(before.items())
+    ]

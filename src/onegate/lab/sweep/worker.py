@@ -11,7 +11,7 @@ from onegate.lab import StoppedError
 from onegate.lab.recipes import Recipe
 from onegate.lab.sweep.places import Place
 from onegate.lab.train import session as training
-from onegate.lab.train.distributed import Group, own_device
+from onegate.lab.train.distributed import ProcessGroup, own_device
 from onegate.lab.train.progress import Position, shown
 
 State = Literal["waiting", "running", "done", "failed", "stopped"]
@@ -92,7 +92,7 @@ def _train(
                 observers=[*observers, Report(name, tell)],
                 checkpoint_seconds=checkpoint_seconds,
                 patience=_PATIENCE,
-                group=Group(own_device(device)),
+                group=ProcessGroup(own_device(device)),
             )
     except StoppedError as stopped:
         return "stopped", str(stopped)

@@ -56,7 +56,7 @@ class Part:
     weight: int
 
 
-class Group:
+class ProcessGroup:
     """A process on its own: the whole batch is its part, and all sums are its own.
 
     device: where it computes.
@@ -111,7 +111,7 @@ class Group:
         return found()
 
 
-class Processes(Group):
+class Processes(ProcessGroup):
     """One of several processes."""
 
     def __init__(self, device: torch.device = _CPU) -> None:
@@ -272,14 +272,14 @@ def _contiguous(tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
 
 
 @contextmanager
-def joined(device: str = "cpu") -> Iterator[Group]:
+def joined(device: str = "cpu") -> Iterator[ProcessGroup]:
     """The processes that torchrun started with this one; a process on its own otherwise.
 
     device: `cpu`, or `cuda` for a graphics processor of its own for every process.
     """
     own = own_device(device)
     if int(os.environ.get("WORLD_SIZE", "1")) < 2 or not dist.is_torchelastic_launched():
-        yield Group(own)
+        yield ProcessGroup(own)
         return
     store, rank, size = next(iter(rendezvous("env://")))
     # The store outlives the processes: without a name of their own, those that are started anew

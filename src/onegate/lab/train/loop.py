@@ -16,7 +16,7 @@ from onegate.lab.runs import RunError
 from onegate.lab.tasks import Batch, Loaded, Split
 from onegate.lab.train import models, optimizers
 from onegate.lab.train.checkpoints import Checkpoint, CheckpointError, layouts, require_layouts
-from onegate.lab.train.distributed import Group
+from onegate.lab.train.distributed import ProcessGroup
 from onegate.lab.train.optimizers import LearningRate
 from onegate.lab.train.progress import Clock
 from onegate.nn.cells import States
@@ -54,8 +54,8 @@ class Trainer:
     every batch.
     """
 
-    def __init__(self, recipe: Recipe, task: Loaded, group: Group | None = None) -> None:
-        self.recipe, self.task, self.group = recipe, task, group or Group()
+    def __init__(self, recipe: Recipe, task: Loaded, group: ProcessGroup | None = None) -> None:
+        self.recipe, self.task, self.group = recipe, task, group or ProcessGroup()
         if self.group.size > recipe.batch_size:
             raise RunError(
                 f"batch_size={recipe.batch_size} cannot be shared by {self.group.size} processes: "

@@ -20,7 +20,7 @@ from onegate.lab.recipes import Recipe
 from onegate.lab.runs import LINES, RunError, RunFolder, State, WatchedFolder, run_name
 from onegate.lab.train import machine, models
 from onegate.lab.train.checkpoints import Checkpoint, CheckpointError
-from onegate.lab.train.distributed import Group, PeerError
+from onegate.lab.train.distributed import PeerError, ProcessGroup
 from onegate.lab.train.loop import Trainer
 from onegate.lab.train.progress import Observer, Position, Speed, Throttle
 
@@ -37,7 +37,7 @@ def train(
     observers: Sequence[Observer] = (),
     checkpoint_seconds: float = 60.0,
     patience: float = 0.0,
-    group: Group | None = None,
+    group: ProcessGroup | None = None,
 ) -> Mapping[str, Any]:
     """Trains a recipe in a run folder and returns the result, as it stands in status.json.
 
@@ -52,7 +52,7 @@ def train(
 
     >>> train(recipe("adding", "tuned", "mgu"), Path("runs/adding"))["test_mse"]
     """
-    group = group or Group()
+    group = group or ProcessGroup()
     run = (RunFolder if group.leads else WatchedFolder)(folder or RUNS / run_name(recipe))
     with contextlib.ExitStack() as stack:
 
