@@ -24,10 +24,10 @@ What is given may not be written, and nothing is read before it is written. A st
   transposed, (rows x columns) from columns to rows; the backward step as they are. A product may
   overwrite its init but none of its left-hand sides, which are read to the end.
 
-Every step writes all `next` (backward: all `grad_prev`, and `grad_input` if it has such a slot), the
-forward step all `keep`. **Maps** say how weight gradients come of slots that last over many steps
-(input, prev, next, keep, chunk): the gradient at a map's output, transposed, times each operand;
-and its sum, for the bias. They are one large product over all steps of a chunk, however an engine
+Every step writes all `next` (backward: all `grad_prev`, and `grad_input` if there is such a slot);
+the forward step all `keep`. **Maps** say how weight gradients come of slots that last over many
+steps (input, prev, next, keep, chunk): the gradient at a map's output, transposed, times each
+operand; and its sum, for the bias. They are one large product over all steps of a chunk, however an engine
 cuts time into chunks; so are the gradients of x through the maps, which the backward step leaves
 out. Whether rows or columns are split among threads, and where slots lie, is the engine's own
 business.
