@@ -24,13 +24,13 @@ What is given may not be written, and nothing is read before it is written. A st
   transposed, (rows x columns) from columns to rows; the backward step as they are. A product may
   overwrite its init but none of its left-hand sides, which are read to the end.
 
-Every step writes all `next` (backward: all `grad_prev`, and `grad_input` if there is such a slot);
-the forward step all `keep`. **Maps** say how weight gradients come of slots that last over many
-steps (input, prev, next, keep, chunk): the gradient at a map's output, transposed, times each
-operand; and its sum, for the bias. They are one large product over all steps of a chunk, however an engine
-cuts time into chunks; so are the gradients of x through the maps, which the backward step leaves
-out. Whether rows or columns are split among threads, and where slots lie, is the engine's own
-business.
+Every step writes all `next` (backward: all `grad_prev`, and `grad_input` if there is such a
+slot); the forward step all `keep`. **Maps** say how weight gradients come of slots that last over
+many steps (input, prev, next, keep, chunk): the gradient at a map's output, transposed, times
+each operand; and its sum, for the bias. They are one large product over all steps of a chunk,
+however an engine cuts time into chunks; so are the gradients of x through the maps, which the
+backward step leaves out. Whether rows or columns are split among threads, and where slots lie, is
+the engine's own business.
 
 A program travels as integers (`encode`, `decode`); csrc/program.cpp reads the same and refuses the
 same, with the same words. MGU with 3 inputs and 2 neurons, as `onegate units mgu --program` has it:
