@@ -89,7 +89,7 @@ def _against(groups: Sequence[Group], cost: Cost) -> Plot | None:
     caption = (
         f"Test {metric.label} against {cost.label}, recipe {known[0].recipe.name}"
         f"{changed(known[0])}. {metric.direction} Point: mean over seeds; bar: from the lowest to "
-        "the highest; line: sizes of one unit. Dotted: what no other is better than for less. "
+        "the highest; line: sizes of one unit. Dotted: the Pareto front. "
         f"{scaled}"
     )
     rows = list(_rows(known, best, cost))
