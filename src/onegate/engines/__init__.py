@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
+import torch
 from torch import Tensor
 
 from onegate.engines import reference
@@ -33,7 +34,7 @@ class Choice:
 ENGINES: Final[list[Engine]] = [fused.ENGINE, reference.ENGINE]
 NOT_RUN: Final = Choice("none", "the layer has not run yet")
 # Layers compare choices by identity, which takes no time.
-_CHOICES: Final[dict[tuple[str, str], Choice]] = {}
+_CHOICES: Final[dict[tuple[str, str, torch.dtype, bool], Choice]] = {}
 
 
 def register(engine: Engine) -> None:
@@ -52,22 +53,30 @@ def choose(asked: str, graph: Graph, x: Tensor, directions: Sequence[Direction])
     asked: "auto" for the first engine that can, or the name of one; an `EngineError` says why that
     one cannot.
     """
-    reason = f"{str(x.dtype).removeprefix('torch.')} on the {x.device.type.upper()}"
-    if asked == ENGINES[-1].name:
-        reason = f"engine={asked!r} was asked for"
+    problem: str | None = None
     for engine in ENGINES:
         if asked not in ("auto", engine.name):
             continue
-        problem = engine.problem(graph, x, directions)
-        if problem is None:
-            return _CHOICES.setdefault((engine.name, reason), Choice(engine.name, reason))
+        found = engine.problem(graph, x, directions)
+        if found is None:
+            key = engine.name, problem or asked, x.dtype, x.is_cpu
+            return _CHOICES.get(key) or _CHOICES.setdefault(key, _choice(asked, engine, x, problem))
         if asked == engine.name:
             raise EngineError(
-                f"engine={asked!r} cannot run this: {problem}; engine='auto' or "
+                f"engine={asked!r} cannot run this: {found}; engine='auto' or "
                 f"{ENGINES[-1].name!r} can"
             )
-        reason = problem
-    raise EngineError(f"no engine can run this: {reason}")
+        problem = found
+    raise EngineError(f"no engine can run this: {problem}")
+
+
+def _choice(asked: str, engine: Engine, x: Tensor, problem: str | None) -> Choice:
+    if problem is not None:
+        return Choice(engine.name, problem)
+    if asked == ENGINES[-1].name:
+        return Choice(engine.name, f"engine={asked!r} was asked for")
+    kind = str(x.dtype).removeprefix("torch.")
+    return Choice(engine.name, f"{kind} on the {x.device.type.upper()}")
 
 
 def runner(choice: Choice) -> Run:
