@@ -21,44 +21,48 @@ def _picture(graph: Graph) -> str | None:
     return text[text.index("<svg") :]
 
 
-def _page(graph: Graph, title: str) -> str:
-    picture = _picture(graph) or ""
-    return f"<pre>{html.escape(title)}</pre>\n{picture}\n<div>$${_aligned(graph)}$$</div>"
+def _graph(shown: Any) -> Graph:
+    """Of a unit at sizes as good as any, or of a layer's unit at its own."""
+    if isinstance(shown, Unit):
+        return trace(shown, 28, 100)
+    return trace(shown.unit, shown.input_size, shown.hidden_size, shown.bias)
 
 
-def _aligned(graph: Graph) -> str:
-    """The equations for a place that is in display mode already."""
-    return latex(graph).replace("{align}", "{aligned}")
+def _equations(shown: Any) -> str:
+    """For a place that is not in display mode yet."""
+    return f"$${latex(_graph(shown)).replace('{align}', '{aligned}')}$$"
 
 
-class Layer:
-    """Layers and cells: of the first layer's unit, at its sizes."""
+def _heading(shown: Any) -> str:
+    if not isinstance(shown, Unit):
+        return repr(shown)
+    return f"{shown.name}: {shown.title}" if shown.title else shown.name
 
-    def _graph(self: Any) -> Graph:
-        return trace(self.unit, self.input_size, self.hidden_size, self.bias)
+
+class Displayed:
+    """What layers and cells have, and units, which know nothing of it, are given."""
 
     def _repr_latex_(self) -> str:
-        return f"$${_aligned(self._graph())}$$"
+        return _equations(self)
 
     def _repr_svg_(self) -> str | None:
-        return _picture(self._graph())
+        return _picture(_graph(self))
 
     def _repr_html_(self) -> str:
-        return _page(self._graph(), repr(self))
+        picture = _picture(_graph(self)) or ""
+        heading = html.escape(_heading(self))
+        return f"<pre>{heading}</pre>\n{picture}\n<div>{_equations(self)}</div>"
 
 
-# Units know nothing of how they are written; these are theirs all the same.
-def _unit_latex(unit: Unit) -> str:
-    return f"$${_aligned(trace(unit, 28, 100))}$$"
+class DisplayedLayer(Displayed):
+    """The same with what the text form of a layer or cell begins with."""
+
+    def _asked_for(self: Any) -> list[str]:
+        """The unit unless the class names it, the sizes, the unit's options."""
+        shown = [] if hasattr(self, "unit_name") else [repr(self.unit.name)]
+        shown += [str(self.input_size), str(self.hidden_size)]
+        return shown + [f"{name}={value!r}" for name, value in self.unit.options().items()]
 
 
-def _unit_svg(unit: Unit) -> str | None:
-    return _picture(trace(unit, 28, 100))
-
-
-def _unit_html(unit: Unit) -> str:
-    return _page(trace(unit, 28, 100), f"{unit.name}: {unit.title}" if unit.title else unit.name)
-
-
-for _name, _shown in (("latex", _unit_latex), ("svg", _unit_svg), ("html", _unit_html)):
-    setattr(Unit, f"_repr_{_name}_", _shown)
+for _name in ("_repr_latex_", "_repr_svg_", "_repr_html_"):
+    setattr(Unit, _name, vars(Displayed)[_name])

@@ -34,7 +34,7 @@ class Choice:
 ENGINES: Final[list[Engine]] = [fused.ENGINE, reference.ENGINE]
 NOT_RUN: Final = Choice("none", "the layer has not run yet")
 # Layers compare choices by identity, which takes no time.
-_CHOICES: Final[dict[tuple[str, str, torch.dtype, bool], Choice]] = {}
+_CHOICES: Final[dict[tuple[str, str, torch.dtype, str], Choice]] = {}
 
 
 def register(engine: Engine) -> None:
@@ -59,7 +59,7 @@ def choose(asked: str, graph: Graph, x: Tensor, directions: Sequence[Direction])
             continue
         found = engine.problem(graph, x, directions)
         if found is None:
-            key = engine.name, problem or asked, x.dtype, x.is_cpu
+            key = engine.name, problem or asked, x.dtype, x.device.type
             return _CHOICES.get(key) or _CHOICES.setdefault(key, _choice(asked, engine, x, problem))
         if asked == engine.name:
             raise EngineError(

@@ -10,7 +10,7 @@ from torch.nn.utils.prune import BasePruningMethod
 from torch.nn.utils.spectral_norm import SpectralNorm
 from torch.nn.utils.weight_norm import WeightNorm
 
-from onegate import display
+from onegate.display import DisplayedLayer
 from onegate.engines import NOT_RUN, Choice, choose, runner
 from onegate.engines.base import Direction
 from onegate.language import Graph, Unit, UnitError
@@ -141,7 +141,7 @@ class Weights(nn.Module):
         super().__setstate__({**state, "graph": trace(*state["graph"])})  # type: ignore[no-untyped-call]
 
 
-class Cell(display.Layer, Weights):
+class Cell(DisplayedLayer, Weights):
     """One step of a recurrent unit, called as `torch.nn.GRUCell` (or LSTMCell).
 
     unit: a registered name, a unit, or its class; its options are further keywords.
@@ -233,8 +233,4 @@ class Cell(display.Layer, Weights):
 
     def extra_repr(self) -> str:
         """The arguments that are not the defaults."""
-        named = "unit_name" in dir(self)  # by the class
-        shown = [] if named else [repr(self.unit.name)]
-        shown += [str(self.input_size), str(self.hidden_size)]
-        shown += [f"{name}={value!r}" for name, value in self.unit.options().items()]
-        return ", ".join([*shown, *(["bias=False"] if not self.bias else [])])
+        return ", ".join([*self._asked_for(), *(["bias=False"] if not self.bias else [])])

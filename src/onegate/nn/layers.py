@@ -14,7 +14,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 from torch.nn.utils.rnn import PackedSequence, pack_padded_sequence, pad_packed_sequence
 
-from onegate import display
+from onegate.display import DisplayedLayer
 from onegate.engines import NOT_RUN, Choice, choose, runner
 from onegate.engines.base import Direction, Run
 from onegate.language import Unit, flag
@@ -25,7 +25,7 @@ from onegate.tracing import trace
 from onegate.units import get
 
 
-class Recurrent(display.Layer, nn.Module):
+class Recurrent(DisplayedLayer, nn.Module):
     """Layers of a recurrent unit, called as `torch.nn.GRU` (or LSTM).
 
     unit: a registered name, a unit, or its class; its options are further keywords.
@@ -246,10 +246,7 @@ class Recurrent(display.Layer, nn.Module):
 
     def extra_repr(self) -> str:
         """The arguments that are not the defaults."""
-        named = "unit_name" in dir(self)  # by the class
-        shown = [] if named else [repr(self.unit.name)]
-        shown += [str(self.input_size), str(self.hidden_size)]
-        shown += [f"{name}={value!r}" for name, value in self.unit.options().items()]
+        shown = self._asked_for()
         defaults = inspect.signature(Recurrent.__init__).parameters
         for name in _SHOWN:
             value = getattr(self, name)
