@@ -6,17 +6,22 @@ BIN := $(VENV)/bin
 PIP := $(BIN)/pip --disable-pip-version-check -q
 SOURCES := pyproject.toml constraints.txt CMakeLists.txt $(wildcard csrc/*.h csrc/*.cpp)
 
-.PHONY: help reproduce test test-peers test-versions lint docs bench sanitize fuzz clean
+.PHONY: help reproduce test test-peers test-targets test-torch test-projects test-versions lint docs bench sanitize fuzz wheel \
+	clean
 
 help:
 	@echo "make reproduce   the paper's comparison, small; ends with a report to open"
 	@echo "make test        lint, types and all tests"
-	@echo "make test-peers  comparisons with Keras and Flax"
+	@echo "make test-peers  comparisons with Keras, Flax, TorchRL, xlstm, speechbrain and ncps"
 	@echo "make test-versions PYTHON=python3.13 TORCH=2.15.0   the layers and engines with other versions"
+	@echo "make test-torch TORCH_SOURCE=DIR   torch's own tests of its recurrent layers, with ours"
+	@echo "make test-projects   models of other projects, trained with and without ours"
+	@echo "make test-targets  exported C files on other machines, under QEMU and Node"
 	@echo "make sanitize    the native code under the sanitizers"
 	@echo "make fuzz        random units and programs, SECONDS=600 of each"
 	@echo "make bench       speed beside torch.nn and other libraries"
-	@echo "make docs        the documentation, in docs/_build"
+	@echo "make wheel       a manylinux wheel in dist/, tried where there is no compiler"
+	@echo "make docs        the documentation, in docs/_build/html"
 
 $(BIN)/python:
 	$(PYTHON) -m venv $(VENV)
@@ -40,10 +45,31 @@ test: lint
 
 $(VENV)/installed-peers: $(VENV)/installed
 	$(PIP) install -c constraints.txt -e '.[lab,peers,test]'
+	$(PIP) install --no-deps 'xlstm>=2.0.6' 'speechbrain>=1.1'  # one file each is read, on torch alone
 	@touch $@
 
 test-peers: $(VENV)/installed-peers
 	KERAS_BACKEND=jax $(BIN)/pytest -q tests/library/peers tests/lab/bench
+
+# TORCH_SOURCE: a source tree of torch, such as Debian's source package of PyTorch.
+test-torch: $(VENV)/installed
+	$(PIP) install expecttest
+	$(BIN)/python -m tests.torchs_own $(TORCH_SOURCE)
+
+# An environment of its own (4 GB; remove it afterwards). PROJECTS: a folder with clones of what is no package.
+PROJECTS ?= clones
+.venv-projects/installed: tests/projects/requirements.txt tests/projects/packages.txt $(SOURCES)
+	$(PYTHON) -m venv .venv-projects
+	.venv-projects/bin/pip -q install -c constraints.txt torch -r tests/projects/requirements.txt
+	.venv-projects/bin/pip -q install --no-deps -r tests/projects/packages.txt
+	.venv-projects/bin/pip -q install --no-deps -C build-dir=build/projects .
+	@touch $@
+
+test-projects: .venv-projects/installed
+	.venv-projects/bin/python -m tests.projects --sources $(PROJECTS)
+
+test-targets: $(VENV)/installed
+	$(BIN)/python -m tests.library.export.targets
 
 # Another Python and torch, in an environment of its own (up to 6 GB; remove it afterwards).
 TORCH ?= 2.13.0
@@ -53,7 +79,7 @@ VERSION_TESTS := tests/library tests/lab/train
 test-versions:
 	$(PYTHON) -m venv $(OTHER)
 	$(OTHER)/bin/pip --disable-pip-version-check -q install --no-compile torch==$(TORCH) \
-		pytest hypothesis torchrecurrent '.[lab]'
+		pytest hypothesis safetensors torchrecurrent '.[lab]'
 	$(OTHER)/bin/python -m pytest -q $(VERSION_TESTS)
 
 sanitize: $(VENV)/installed
@@ -66,12 +92,19 @@ fuzz: $(VENV)/installed
 bench: $(VENV)/installed
 	$(BIN)/onegate bench
 
+$(VENV)/installed-wheel: $(VENV)/installed
+	$(PIP) install -c constraints.txt -e '.[wheel]'
+	@touch $@
+
+wheel: $(VENV)/installed-wheel
+	$(BIN)/python -m tests.packaging.wheel
+
 $(VENV)/installed-docs: $(VENV)/installed
 	$(PIP) install -c constraints.txt -e '.[docs]'
 	@touch $@
 
 docs: $(VENV)/installed-docs
-	$(BIN)/sphinx-build -W -q -b html docs docs/_build
+	$(BIN)/sphinx-build -W -q -b html docs docs/_build/html
 
 clean:
 	rm -rf build docs/_build .pytest_cache .mypy_cache .ruff_cache .hypothesis

@@ -8,7 +8,10 @@
 #include <mutex>
 #include <string>
 #if !defined(_WIN32)
+#include <dlfcn.h>
 #include <pthread.h>
+#elif defined(__x86_64__)
+#include <cpuid.h>
 #endif
 
 #include "isa.h"
@@ -26,18 +29,50 @@ namespace avx512 { extern const Engine engine; }
 
 namespace {
 
+#if !defined(OG_HAVE_AVX2)
+struct Cpu {};
+#elif !defined(_WIN32)
+struct Cpu {
+  const bool avx2 = __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma");
+  const bool avx512 = __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512dq") &&
+                      __builtin_cpu_supports("avx512vl");
+};
+#else
+// Windows' linker has no support for __builtin_cpu_supports: the same from the processor itself, and
+// from the registers that the system saves (XCR0).
+struct Cpu {
+  bool avx2 = false, avx512 = false;
+
+  Cpu() {
+    unsigned a, b, c, d;
+    if (__get_cpuid(1, &a, &b, &c, &d) == 0 || !bit(c, 27)) return;
+    const bool fma = bit(c, 12);
+    const unsigned saved = xcr0();
+    if (__get_cpuid_count(7, 0, &a, &b, &c, &d) == 0) return;
+    avx2 = fma && bit(b, 5) && (saved & 0x6) == 0x6;
+    avx512 = avx2 && bit(b, 16) && bit(b, 17) && bit(b, 31) && (saved & 0xe6) == 0xe6;
+  }
+
+ private:
+  static bool bit(unsigned word, int place) { return (word >> place & 1) != 0; }
+  static unsigned xcr0() {
+    unsigned low, high;
+    __asm__("xgetbv" : "=a"(low), "=d"(high) : "c"(0));
+    return low;
+  }
+};
+#endif
+
 // The widest set that the machine has; ONEGATE_ISA=baseline (or avx2) asks for less.
 const Engine& choose() {
   const char* asked = std::getenv("ONEGATE_ISA");
   const std::string most = asked == nullptr ? "" : asked;
+  [[maybe_unused]] const Cpu cpu;
 #if defined(OG_HAVE_AVX512)
-  if ((most.empty() || most == "avx512") && __builtin_cpu_supports("avx512f") &&
-      __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vl"))
-    return avx512::engine;
+  if ((most.empty() || most == "avx512") && cpu.avx512) return avx512::engine;
 #endif
 #if defined(OG_HAVE_AVX2)
-  if (most != "baseline" && __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma"))
-    return avx2::engine;
+  if (most != "baseline" && cpu.avx2) return avx2::engine;
 #endif
   return baseline::engine;
 }
@@ -83,11 +118,22 @@ std::string fault(const og_forward& c, bool backward) {
   if (c.x == nullptr || c.start == nullptr || c.out == nullptr || c.parameters == nullptr)
     return "a tensor is missing";
   if (!backward && c.last == nullptr) return "there is nowhere to put the last states";
-  if (backward && c.kept == nullptr && c.program->kept_per_row() > 0)
+  if (backward && c.kept == nullptr && c.program->kept_per_row(c.recompute != 0) > 0)
     return "the forward pass kept nothing for the backward pass";
   const size_t parameters = c.program->parameters.size() * static_cast<size_t>(c.directions);
   for (size_t i = 0; i < parameters; ++i)
     if (c.parameters[i] == nullptr) return "parameter " + std::to_string(i) + " is missing";
+  for (size_t i = 1; i < c.program->inputs.size(); ++i) {
+    if (c.extras == nullptr || c.extras[i - 1].data == nullptr)
+      return "input " + std::to_string(i) + " is missing";
+    if (!holds(c, c.extras[i - 1].step, c.extras[i - 1].row))
+      return "strides reach further than memory";
+  }
+  if (c.reset != nullptr) {
+    if (c.directions != 1) return "a reset is for one direction";
+    if (c.initial == nullptr) return "there are no states to start anew from";
+    if (!holds(c, c.reset_step, c.reset_row)) return "strides reach further than memory";
+  }
   if (c.lengths != nullptr)
     for (int64_t r = 0; r < c.rows; ++r)
       if (c.lengths[r] < 1 || c.lengths[r] > c.steps)
@@ -127,6 +173,25 @@ bool threads_allowed() {
   return !forked;
 }
 
+const Pool* shared_pool() {
+#if defined(OG_PLAIN_THREADS) || defined(_WIN32)
+  return nullptr;
+#else
+  static const Pool pool = [] {
+    Pool p;
+    const auto find = [](auto& function, const char* name) {
+      void* const address = dlsym(RTLD_DEFAULT, name);
+      std::memcpy(&function, &address, sizeof function);
+    };
+    find(p.parallel, "GOMP_parallel");
+    find(p.count, "omp_get_num_threads");
+    find(p.thread, "omp_get_thread_num");
+    return p;
+  }();
+  return pool.parallel != nullptr && pool.count != nullptr && pool.thread != nullptr ? &pool : nullptr;
+#endif
+}
+
 int32_t og_format(void) { return static_cast<int32_t>(kFormat); }
 
 const char* og_instruction_set(void) { return engine().name; }
@@ -155,7 +220,16 @@ void og_program_free(og_program* program) { delete program; }
 int64_t og_kept_size(const og_program* program, int64_t directions, int64_t steps, int64_t rows) {
   if (program == nullptr) return 0;
   if (directions < 0 || steps < 0 || rows < 0 || !program->fits(directions, steps, rows)) return -1;
-  return program->kept_per_row() * directions * steps * rows;
+  return program->kept_per_row(false) * directions * steps * rows;
+}
+
+void og_fill_mask(void* to, int32_t bits, int64_t count, uint32_t first, uint32_t second,
+                  uint32_t last_zero, double other) {
+  if (bits == 32)
+    engine().mask32(static_cast<float*>(to), count, first, second, last_zero,
+                    static_cast<float>(other));
+  else
+    engine().mask64(static_cast<double*>(to), count, first, second, last_zero, other);
 }
 
 int32_t og_run_forward(const og_forward* call, char* message, int64_t size) {
@@ -180,7 +254,8 @@ int32_t og_run_backward(const og_backward* call, char* message, int64_t size) {
     if (!problem.empty()) return problem;
     if (!holds(call->forward, call->grad_out_step, call->grad_out_row))
       return "strides reach further than memory";
-    if (call->grad_start == nullptr || call->grad_parameters == nullptr)
+    if (call->grad_start == nullptr || call->grad_parameters == nullptr ||
+        (call->forward.reset != nullptr && call->grad_initial == nullptr))
       return "there is nowhere to put the gradients";
     const size_t parameters =
         call->forward.program->parameters.size() * static_cast<size_t>(call->forward.directions);
@@ -193,4 +268,26 @@ int32_t og_run_backward(const og_backward* call, char* message, int64_t size) {
     alone.forward.threads = 1;
     return pass(alone, watch) ? "" : "no thread could be had";
   });
+}
+
+og_stream* og_stream_new(const og_forward* call, char* message, int64_t size) {
+  og_stream* stream = nullptr;
+  guarded(message, size, nullptr, [&](Watch&) -> std::string {
+    if (call == nullptr) return "there is no call";
+    if (call->steps != 1 || call->directions != 1 || call->kept != nullptr || call->lengths != nullptr)
+      return "a stream has one step, one direction, nothing kept and no lengths";
+    og_forward alone = *call;
+    alone.threads = 1;
+    const std::string problem = fault(alone, false);
+    if (problem.empty())
+      stream = alone.bits == 32 ? engine().stream32(alone) : engine().stream64(alone);
+    return problem;
+  });
+  return stream;
+}
+
+void og_stream_free(og_stream* stream) { delete stream; }
+
+void og_stream_step(og_stream* const* streams, int64_t count) {
+  for (int64_t i = 0; i < count; ++i) streams[i]->step();
 }

@@ -3,7 +3,9 @@
 // into the weights' gradients and the input's, as products over all rows of the chunk.
 #pragma once
 
-#include "pass.h"
+#include <optional>
+
+#include "recompute.h"
 
 namespace OG_ISA {
 
@@ -11,20 +13,28 @@ constexpr int64_t kChunkRows = 192;       // rows of a chunk while the sums fit 
 constexpr int64_t kLargeChunkRows = 512;  // and where they do not
 constexpr int64_t kCachedSums = 256 * 1024;
 
-// Sums for the weights of one map: operands side by side, the bias as a column of ones.
+// Sums for the weights of one head of a map: operands side by side, the bias as a column of ones.
 struct MapLayout {
-  int64_t height, width;
+  const MapSums* map;
+  int64_t head, height, width;
   std::vector<int64_t> columns;  // first column of each operand
 };
 
-inline MapLayout map_layout(const og_program& p, const MapSums& map) {
-  MapLayout layout{p.backward.slots[map.output].width, 0, {}};
-  for (const Factor& operand : map.operands) {
-    layout.columns.push_back(layout.width);
-    layout.width += p.backward.slots[operand.slot].width;
+inline std::vector<MapLayout> map_layouts(const og_program& p) {
+  std::vector<MapLayout> layouts;
+  for (const MapSums& map : p.maps) {
+    const int64_t heads = p.parameters[map.operands[0].parameter].heads;
+    for (int64_t head = 0; head < heads; ++head) {
+      MapLayout layout{&map, head, p.backward.slots[map.output].width / heads, 0, {}};
+      for (const Factor& operand : map.operands) {
+        layout.columns.push_back(layout.width);
+        layout.width += p.parameters[operand.parameter].columns;
+      }
+      layout.width += map.bias >= 0;
+      layouts.push_back(std::move(layout));
+    }
   }
-  layout.width += map.bias >= 0;
-  return layout;
+  return layouts;
 }
 
 template <class T> class Backward : Pass<T> {
@@ -33,21 +43,16 @@ template <class T> class Backward : Pass<T> {
       Base::rows_, Base::sums_, Base::terms_, Base::time;
 
  public:
-  Backward(const og_backward& call, const Plan& plan, const Packed<T>* packed, const Part& part,
-           int thread)
-      : Base(plan, plan.program.backward, packed, part, thread), back_(call) {
-    int64_t bytes = 0;
-    for (const MapSums& map : p_.maps) {
-      maps_.push_back(map_layout(p_, map));
-      bytes += maps_.back().height * maps_.back().width * static_cast<int64_t>(sizeof(T));
-    }
-    const int64_t rows = bytes > kCachedSums ? kLargeChunkRows : kChunkRows;
-    const int64_t chunks = std::max<int64_t>(1, call_.steps * rows_ / rows);
-    chunk_ = (call_.steps + chunks - 1) / chunks;
+  Backward(const og_backward& call, const Plan& plan, const Packed<T>* packed,
+           const Packed<T>* forward, const Part& part, int thread)
+      : Base(plan, plan.program.backward, packed, part, thread), back_(call),
+        maps_(map_layouts(p_)), chunk_(chunk_steps()),
+        outside_maps_(p_.inputs.size(), false) {
+    if (call_.recompute != 0) again_.emplace(plan, forward, part, thread, chunk_ * rows_);
     for (const Slot& slot : code_.slots) {
       widest_ = std::max(widest_, slot.width);
       if (slot.space == Space::kNext) needs_next_ = true;
-      if (slot.space == Space::kGradInput) input_outside_maps_ = true;
+      if (slot.space == Space::kGradInput) outside_maps_[slot.index] = true;
     }
     for (const Stage& stage : code_.stages)
       for (const Instruction& i : stage.run)
@@ -57,9 +62,14 @@ template <class T> class Backward : Pass<T> {
   void layout(Carver& carver) {
     const int64_t rows = chunk_ * rows_;
     this->layout_step(carver);
-    input_ = carver.take<T>(rows * p_.input);
-    grad_input_ = carver.take<T>(back_.grad_x != nullptr || input_outside_maps_ ? rows * p_.input
-                                                                                : 0);
+    if (again_) again_->layout(carver);
+    inputs_.clear();
+    grad_inputs_.clear();
+    for (size_t i = 0; i < p_.inputs.size(); ++i) {
+      const bool needed = grad_of(i) != nullptr || outside_maps_[i];
+      inputs_.push_back(carver.take<T>((is_fixed(i) ? rows_ : rows) * p_.inputs[i]));
+      grad_inputs_.push_back(carver.take<T>(needed ? rows * p_.inputs[i] : 0));
+    }
     this->layout_rows(carver, prev_, p_.states, rows);
     this->layout_rows(carver, next_, p_.states, needs_next_ ? rows : 0);
     this->layout_rows(carver, carry_, p_.states, rows_);
@@ -83,11 +93,13 @@ template <class T> class Backward : Pass<T> {
   Backward for_thread(int thread) const {
     Backward other(*this);
     other.set_thread(thread);
+    if (other.again_) other.again_->set_thread(thread);
     return other;
   }
 
   void run(Barrier& barrier, Turns& turns) {
     this->fill_step();
+    if (again_) again_->fill_step();
     begin();
     for (int64_t s1 = call_.steps; s1 > 0; s1 -= chunk_) {
       if (turns.over()) return;
@@ -95,6 +107,7 @@ template <class T> class Backward : Pass<T> {
       offsets_.assign(1, 0);
       for (int64_t s = s0; s < s1; ++s) offsets_.push_back(offsets_.back() + active(time(s)));
       for (int64_t s = s0; s < s1; ++s) gather(time(s), offsets_[s - s0]);
+      if (again_) again_->run(inputs_, prev_, offsets_.back(), barrier);
       for (int64_t s = s1 - 1; s >= s0; --s) {
         const int64_t t = time(s), count = active(t);
         step(t, count, offsets_[s - s0], barrier);
@@ -105,7 +118,8 @@ template <class T> class Backward : Pass<T> {
         write_weights(barrier);
       else
         add_weights(s0, s1, barrier);
-      if (back_.grad_x != nullptr) write_input_gradient(s0, s1);
+      for (size_t i = 0; i < p_.inputs.size(); ++i)
+        if (grad_of(i) != nullptr) write_input_gradient(i, s0, s1);
       if (plan_.columns) barrier.wait();
     }
   }
@@ -115,6 +129,23 @@ template <class T> class Backward : Pass<T> {
   const T* vector_sums(int64_t parameter) const { return sums_[parameter]; }
 
  private:
+  // Steps of a chunk.
+  int64_t chunk_steps() const {
+    int64_t bytes = 0;
+    for (const MapLayout& map : maps_)
+      bytes += map.height * map.width * static_cast<int64_t>(sizeof(T));
+    const int64_t rows = bytes > kCachedSums ? kLargeChunkRows : kChunkRows;
+    const int64_t chunks = std::max<int64_t>(1, call_.steps * rows_ / rows);
+    return (call_.steps + chunks - 1) / chunks;
+  }
+
+  void* grad_of(size_t input) const {
+    if (input == 0) return back_.grad_x;
+    return back_.grad_extras == nullptr ? nullptr : back_.grad_extras[input - 1];
+  }
+  // To compute steps anew all rows of the chunk are needed.
+  bool is_fixed(size_t input) const { return call_.recompute == 0 && Base::is_fixed(input); }
+
   // The vectors' sums start at zero; the gradient that is carried, at the last states' in both buffers: a row
   // that ends earlier finds it in either.
   void begin() {
@@ -122,6 +153,8 @@ template <class T> class Backward : Pass<T> {
       const Columns c = this->share(p_.parameters[parameter].rows);
       std::fill(sums_[parameter] + c.first, sums_[parameter] + c.last, T{0});
     }
+    for (size_t i = 1; i < p_.inputs.size(); ++i)
+      if (is_fixed(i)) this->gather_input(i, inputs_[i], 0, rows_);
     const T* last = static_cast<const T*>(back_.grad_last);
     for (size_t i = 0; i < p_.states.size(); ++i) {
       const int64_t width = p_.states[i];
@@ -141,7 +174,8 @@ template <class T> class Backward : Pass<T> {
   // Input, states before and (where needed) after step t, to row `offset` of the chunk's arrays.
   void gather(int64_t t, int64_t offset) {
     const int64_t count = active(t);
-    this->gather_input(input_ + offset * p_.input, t, count);
+    for (size_t i = 0; i < p_.inputs.size(); ++i)
+      if (!is_fixed(i)) this->gather_input(i, inputs_[i] + offset * p_.inputs[i], t, count);
     const int64_t before = this->reverse_ ? t + 1 : t - 1;
     const T* start = static_cast<const T*>(call_.start);
     // Backward in time a row starts at its end, so that the rows that run at t but not at t + 1
@@ -152,6 +186,7 @@ template <class T> class Backward : Pass<T> {
       T* to = prev_[i] + offset * p_.states[i];
       this->copy_rows(count, p_.states[i], [&](int64_t r) { return to + r * p_.states[i]; },
                       [&](int64_t r) {
+                        if (this->starts_anew(t, r)) return this->initial(i);
                         return r < going_on
                                    ? state_at(i, before, r)
                                    : start + this->state_row(r) + p_.state_offsets[i];
@@ -165,8 +200,8 @@ template <class T> class Backward : Pass<T> {
 
   // State i after step t as the forward pass left it: the output, or what was kept.
   const T* state_at(size_t i, int64_t t, int64_t r) const {
-    if (i == 0)
-      return static_cast<const T*>(call_.out) +
+    if (i < this->outputs())
+      return static_cast<const T*>(call_.out) + p_.state_offsets[i] +
              this->out_row(t, r, call_.out_step, call_.out_row);
     return this->kept_state(static_cast<int64_t>(i), t) + r * p_.states[i];
   }
@@ -176,14 +211,16 @@ template <class T> class Backward : Pass<T> {
     for (size_t i = 0; i < code_.slots.size(); ++i) {
       const Slot& slot = code_.slots[i];
       switch (slot.space) {
-        case Space::kInput: at_[i] = input_ + offset * p_.input; break;
+        case Space::kInput:
+          at_[i] = inputs_[slot.index] + (is_fixed(slot.index) ? 0 : offset * slot.width);
+          break;
         case Space::kPrev: at_[i] = prev_[slot.index] + offset * slot.width; break;
         case Space::kNext: at_[i] = next_[slot.index] + offset * slot.width; break;
-        case Space::kKeep: at_[i] = this->kept(slot.index, slot.width, t); break;
+        case Space::kKeep: at_[i] = keep(slot, t, offset); break;
         case Space::kChunk: at_[i] = chunks_[slot.index] + offset * slot.width; break;
         case Space::kGradNext: at_[i] = carry_[slot.index]; break;
         case Space::kGradPrev: at_[i] = carried_[slot.index]; break;
-        case Space::kGradInput: at_[i] = grad_input_ + offset * p_.input; break;
+        case Space::kGradInput: at_[i] = grad_inputs_[slot.index] + offset * slot.width; break;
         default: break;
       }
     }
@@ -198,41 +235,59 @@ template <class T> class Backward : Pass<T> {
     }
   }
 
+  // A kept value at step t, whose rows begin at `offset` of the chunk.
+  T* keep(const Slot& slot, int64_t t, int64_t offset) const {
+    return again_ ? again_->keep(slot.index) + offset * slot.width
+                  : this->kept(slot.index, slot.width, t);
+  }
+
   void multiply_stage(const Stage& stage, int64_t count) {
+    if (!plan_.few) return this->multiply_all(stage, true, count);
     T* to = at_[stage.dst];
     const int64_t width = code_.slots[stage.dst].width;
     const T* init = stage.init < 0 ? nullptr : at_[stage.init];
     const int64_t init_stride = stage.init < 0 ? 0 : this->stride(stage.init);
-    if (plan_.few) {
-      this->begin_sum(to, width, init, init_stride, count);
-      const Columns c = this->share(width);
-      for (const Factor& factor : stage.terms)
-        add_product(to, width, at_[factor.slot], this->stride(factor.slot),
-                    this->matrix(factor.parameter), code_.slots[factor.slot].width, count, c.first,
-                    c.last, few_sums_);
-      return;
-    }
-    terms_.clear();
+    this->begin_sum(to, width, init, init_stride, count);
+    const Columns c = this->share(width);
     for (const Factor& factor : stage.terms)
-      terms_.push_back(this->term(factor, at_[factor.slot]));
-    this->multiply(to, width, init, init_stride, count);
+      add_product(to, width, at_[factor.slot], this->stride(factor.slot),
+                  this->matrix(factor.parameter), code_.slots[factor.slot].width, count, c.first,
+                  c.last, few_sums_);
   }
 
   void add_output_gradient(int64_t t, int64_t count) {
     if (back_.grad_out == nullptr) return;
-    const int64_t n = p_.states[0];
-    const Columns c = this->share(n);
-    const T* from = static_cast<const T*>(back_.grad_out);
-    for (int64_t r = 0; r < count; ++r) {
-      T* to = carry_[0] + r * n + c.first;
-      each(to, to,
-           from + this->out_row(t, r, back_.grad_out_step, back_.grad_out_row) + c.first,
-           c.last - c.first, [](Vec<T> x, Vec<T> y) { return x + y; });
+    for (size_t i = 0; i < this->outputs(); ++i) {
+      const int64_t n = p_.states[i];
+      const Columns c = this->share(n);
+      const T* from = static_cast<const T*>(back_.grad_out) + p_.state_offsets[i];
+      for (int64_t r = 0; r < count; ++r) {
+        T* to = carry_[i] + r * n + c.first;
+        each(to, to,
+             from + this->out_row(t, r, back_.grad_out_step, back_.grad_out_row) + c.first,
+             c.last - c.first, [](Vec<T> x, Vec<T> y) { return x + y; });
+      }
     }
+  }
+
+  // What rows that started anew before step t give the initial states, and not the step before.
+  void cut(int64_t t, int64_t count) {
+    if (call_.reset == nullptr) return;
+    T* grad = static_cast<T*>(back_.grad_initial);
+    for (int64_t r = 0; r < count; ++r)
+      for (size_t i = 0; this->starts_anew(t, r) && i < p_.states.size(); ++i) {
+        const Columns c = this->share(p_.states[i]);
+        T* carried = carried_[i] + r * p_.states[i];
+        T* to = grad + this->row(r) * p_.state_sum + p_.state_offsets[i];
+        each(to + c.first, to + c.first, carried + c.first, c.last - c.first,
+             [](Vec<T> x, Vec<T> y) { return x + y; });
+        std::fill(carried + c.first, carried + c.last, T{0});
+      }
   }
 
   // Hands out the gradients of the states that rows started with, and moves on.
   void finish(int64_t t, int64_t count) {
+    cut(t, count);
     const int64_t going_on =
         this->reverse_ ? (t + 1 < call_.steps ? active(t + 1) : 0) : (t > 0 ? count : 0);
     T* start = static_cast<T*>(back_.grad_start);
@@ -249,10 +304,11 @@ template <class T> class Backward : Pass<T> {
   const T* lasting(int32_t slot_number, int64_t s0, int64_t j) const {
     const Slot& slot = code_.slots[slot_number];
     switch (slot.space) {
-      case Space::kInput: return input_ + offsets_[j] * p_.input;
+      case Space::kInput:
+        return inputs_[slot.index] + (is_fixed(slot.index) ? 0 : offsets_[j] * slot.width);
       case Space::kPrev: return prev_[slot.index] + offsets_[j] * slot.width;
       case Space::kNext: return next_[slot.index] + offsets_[j] * slot.width;
-      case Space::kKeep: return this->kept(slot.index, slot.width, time(s0 + j));
+      case Space::kKeep: return keep(slot, time(s0 + j), offsets_[j]);
       default: return chunks_[slot.index] + offsets_[j] * slot.width;
     }
   }
@@ -260,15 +316,16 @@ template <class T> class Backward : Pass<T> {
   // Operands of a map side by side, packed by panels; the bias's column of ones last.
   void pack_operands(size_t m, int64_t s0, int64_t s1) {
     constexpr int64_t P = kPanel<T>;
-    const MapSums& map = p_.maps[m];
     const MapLayout& layout = maps_[m];
+    const MapSums& map = *layout.map;
     const int64_t k = offsets_.back();
     for (size_t o = 0; o < map.operands.size(); ++o) {
-      const int64_t width = code_.slots[map.operands[o].slot].width;
+      const int64_t stride = code_.slots[map.operands[o].slot].width;
+      const int64_t width = p_.parameters[map.operands[o].parameter].columns;
       const int64_t first = layout.columns[o];
       for (int64_t j = 0; j < s1 - s0; ++j) {
-        const T* rows = lasting(map.operands[o].slot, s0, j);
-        for (int64_t row = offsets_[j]; row < offsets_[j + 1]; ++row, rows += width)
+        const T* rows = lasting(map.operands[o].slot, s0, j) + layout.head * width;
+        for (int64_t row = offsets_[j]; row < offsets_[j + 1]; ++row, rows += stride)
           for (int64_t c = 0; c < width;) {
             const int64_t column = first + c;
             const int64_t run = std::min(width - c, P - column % P);
@@ -293,10 +350,11 @@ template <class T> class Backward : Pass<T> {
     for (size_t m = 0; m < maps_.size(); ++m) {
       if (!plan_.columns || this->thread_ == 0) pack_operands(m, s0, s1);
       if (plan_.columns) barrier.wait();
-      const Slot& output = code_.slots[p_.maps[m].output];
+      const Slot& output = code_.slots[maps_[m].map->output];
       const Columns c = this->share(maps_[m].height);
-      outer_product(map_sums_[m], maps_[m].height, chunks_[output.index], output.width, gradients_,
-                    operands_, offsets_.back(), maps_[m].width, c.first, c.last,
+      outer_product(map_sums_[m], maps_[m].height,
+                    chunks_[output.index] + maps_[m].head * maps_[m].height, output.width,
+                    gradients_, operands_, offsets_.back(), maps_[m].width, c.first, c.last,
                     s1 == call_.steps);
       if (plan_.columns) barrier.wait();
     }
@@ -316,8 +374,8 @@ template <class T> class Backward : Pass<T> {
     };
     T left[kTileRows * kFewRows], sums[kTileRows * P];
     for (size_t m = 0; m < maps_.size(); ++m) {
-      const MapSums& map = p_.maps[m];
-      const MapLayout& layout = maps_[m];
+      const MapLayout& layout = maps_[m];  // of one head: others are not few
+      const MapSums& map = *layout.map;
       std::vector<Piece> pieces;
       for (size_t o = 0; o < map.operands.size(); ++o)
         pieces.push_back({grad(map.operands[o].parameter), layout.columns[o],
@@ -348,32 +406,40 @@ template <class T> class Backward : Pass<T> {
   }
 
   // Through the maps, added to what came outside them.
-  void write_input_gradient(int64_t s0, int64_t s1) {
-    const int64_t d = p_.input, rows = offsets_.back();
+  void write_input_gradient(size_t input, int64_t s0, int64_t s1) {
+    const int64_t d = p_.inputs[input], rows = offsets_.back();
     const Columns c = this->share(d);
-    const T* init = input_outside_maps_ ? grad_input_ : nullptr;
-    if (plan_.few) this->begin_sum(grad_input_, d, init, d, rows);
+    T* sum = grad_inputs_[input];
+    const T* init = outside_maps_[input] ? sum : nullptr;
+    if (plan_.few) this->begin_sum(sum, d, init, d, rows);
     terms_.clear();
-    for (const MapSums& map : p_.maps)
-      for (const Factor& operand : map.operands) {
-        if (code_.slots[operand.slot].space != Space::kInput) continue;
-        const int64_t k = code_.slots[map.output].width;
-        const T* gradient = chunks_[code_.slots[map.output].index];
-        if (plan_.few)
-          add_product(grad_input_, d, gradient, k, this->matrix(operand.parameter), k, rows,
-                      c.first, c.last, few_sums_);
-        else
-          terms_.push_back(
-              {gradient, k, k, this->packed_->get(part_.direction, operand.parameter)});
-      }
-    if (!plan_.few) this->multiply(grad_input_, d, init, d, rows);
-    T* grad = static_cast<T*>(back_.grad_x) + part_.direction * call_.steps * call_.rows * d;
+    const auto each_map = [&](auto body) {
+      for (const MapSums& map : p_.maps)
+        for (const Factor& operand : map.operands) {
+          const Slot& slot = code_.slots[operand.slot];
+          if (slot.space != Space::kInput || slot.index != static_cast<int32_t>(input)) continue;
+          body(operand, chunks_[code_.slots[map.output].index], code_.slots[map.output].width);
+        }
+    };
+    each_map([&](const Factor& operand, const T* gradient, int64_t k) {
+      if (plan_.few)
+        add_product(sum, d, gradient, k, this->matrix(operand.parameter), k, rows, c.first, c.last,
+                    few_sums_);
+      else if (!this->has_heads(operand))
+        terms_.push_back({gradient, k, k, this->packed_->get(part_.direction, operand.parameter)});
+    });
+    if (!plan_.few) this->multiply(sum, d, init, d, rows);
+    each_map([&](const Factor& operand, const T* gradient, int64_t k) {
+      if (this->has_heads(operand))
+        this->add_heads(sum, d, operand.parameter, gradient, k, true, rows);
+    });
+    T* grad = static_cast<T*>(grad_of(input)) + part_.direction * call_.steps * call_.rows * d;
     for (int64_t s = s0; s < s1; ++s) {
       const int64_t t = time(s), count = offsets_[s - s0 + 1] - offsets_[s - s0];
       for (int64_t r = 0; r < rows_; ++r) {
         T* to = grad + (t * call_.rows + this->row(r)) * d;
         if (r < count)
-          copy_row(to + c.first, grad_input_ + (offsets_[s - s0] + r) * d + c.first,
+          copy_row(to + c.first, sum + (offsets_[s - s0] + r) * d + c.first,
                    c.last - c.first);
         else
           std::fill(to + c.first, to + c.last, T{0});
@@ -382,14 +448,15 @@ template <class T> class Backward : Pass<T> {
   }
 
   const og_backward& back_;
-  int64_t chunk_ = 1, widest_ = 1;
-  bool needs_next_ = false, input_outside_maps_ = false;
   std::vector<MapLayout> maps_;
+  int64_t chunk_ = 1, widest_ = 1;
+  std::optional<Recompute<T>> again_;
+  bool needs_next_ = false;
+  std::vector<bool> outside_maps_;  // by input: whether its gradient has a part outside of the maps
   std::vector<int32_t> reduced_;
   std::vector<int64_t> offsets_;  // first row of each step in the chunk's arrays
-  T *input_ = nullptr, *grad_input_ = nullptr, *operands_ = nullptr, *gradients_ = nullptr,
-    *few_sums_ = nullptr;
-  std::vector<T*> prev_, next_, carry_, carried_, chunks_, map_sums_;
+  T *operands_ = nullptr, *gradients_ = nullptr, *few_sums_ = nullptr;
+  std::vector<T*> inputs_, grad_inputs_, prev_, next_, carry_, carried_, chunks_, map_sums_;
 };
 
 // Adds up the parts' sums and writes the parameters' gradients: this thread's share of each.
@@ -409,12 +476,13 @@ void write_gradients(const og_backward& call, const Plan& plan,
     const auto first = [&](int64_t rows) { return rows * thread / plan.threads; };
     const auto last = [&](int64_t rows) { return rows * (thread + 1) / plan.threads; };
     std::vector<bool> written(count, false);
-    for (size_t m = 0; m < p.maps.size(); ++m) {
-      const MapSums& map = p.maps[m];
+    const std::vector<MapLayout> layouts = map_layouts(p);
+    for (size_t m = 0; m < layouts.size(); ++m) {
+      const MapLayout& layout = layouts[m];
+      const MapSums& map = *layout.map;
       for (const Factor& operand : map.operands) written[operand.parameter] = true;
       if (map.bias >= 0) written[map.bias] = true;
       if (plan.few) continue;
-      const MapLayout layout = map_layout(p, map);
       // Columns [column, column + width) of one row, summed over the parts.
       const auto total = [&](T* to, int64_t row, int64_t column, int64_t width) {
         for (int64_t c = 0; c < width;) {
@@ -433,9 +501,11 @@ void write_gradients(const og_backward& call, const Plan& plan,
         for (size_t o = 0; o < map.operands.size(); ++o) {
           const int64_t parameter = map.operands[o].parameter;
           const int64_t width = p.parameters[parameter].columns;
-          total(grad(d, parameter) + row * width, row, layout.columns[o], width);
+          total(grad(d, parameter) + (layout.head * layout.height + row) * width, row,
+                layout.columns[o], width);
         }
-        if (map.bias >= 0) total(grad(d, map.bias) + row, row, layout.width - 1, 1);
+        if (map.bias >= 0)
+          total(grad(d, map.bias) + layout.head * layout.height + row, row, layout.width - 1, 1);
       }
     }
     for (int64_t i = 0; i < count; ++i) {
@@ -457,21 +527,32 @@ template <class T> bool run_backward(const og_backward& call, Watch& watch) {
   std::vector<bool> needed(p.parameters.size(), false);
   for (const Stage& stage : p.backward.stages)
     for (const Factor& term : stage.terms) needed[term.parameter] = !plan.few;
-  if (call.grad_x != nullptr && !plan.few)
+  const auto is_wanted = [&](const Slot& slot) {  // an input whose gradient goes through a map
+    if (slot.space != Space::kInput) return false;
+    if (slot.index == 0) return call.grad_x != nullptr;
+    return call.grad_extras != nullptr && call.grad_extras[slot.index - 1] != nullptr;
+  };
+  if (!plan.few)
     for (const MapSums& map : p.maps)
       for (const Factor& operand : map.operands)
-        if (p.backward.slots[operand.slot].space == Space::kInput)
-          needed[operand.parameter] = true;
-  Packed<T> packed;
+        if (is_wanted(p.backward.slots[operand.slot])) needed[operand.parameter] = true;
+  std::vector<bool> again(p.parameters.size(), false);
+  for (const Stage& stage : p.forward.stages)
+    for (const Factor& term : stage.terms) again[term.parameter] = plan.call.recompute != 0;
+  Packed<T> packed, forward;
   OwnScratch scratch;
   auto all = workers<Backward<T>>(
       plan, scratch,
       [&](const Part& part, int thread) {
-        return Backward<T>(call, plan, &packed, part, thread);
+        return Backward<T>(call, plan, &packed, &forward, part, thread);
       },
-      [&](Carver& carver) { packed.layout(carver, p, plan.call.directions, needed, true); });
+      [&](Carver& carver) {
+        packed.layout(carver, p, plan.call.directions, needed, true);
+        forward.layout(carver, p, plan.call.directions, again, false);
+      });
   return on_threads(plan.threads, [&](int thread, Barrier& barrier) {
     packed.fill(p, plan.call.parameters, needed, true, thread, plan.threads);
+    forward.fill(p, plan.call.parameters, again, false, thread, plan.threads);
     barrier.wait();
     Turns turns(watch, thread, 1);
     for (Backward<T>& part : all[thread]) part.run(barrier, turns);

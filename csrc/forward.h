@@ -17,17 +17,19 @@ template <class T> class Forward : Pass<T> {
   Forward(const Plan& plan, const Packed<T>* packed, const Part& part, int thread)
       : Base(plan, plan.program.forward, packed, part, thread) {
     for (const Stage& stage : code_.stages)
-      hoisted_.push_back(!plan.few && p_.input > kHoistInput && can_hoist(stage));
+      hoisted_.push_back(!plan.few && p_.inputs[0] > kHoistInput && can_hoist(stage));
     hoist_ = std::find(hoisted_.begin(), hoisted_.end(), true) != hoisted_.end();
     chunk_ = hoist_ ? std::clamp<int64_t>(kForwardRows / rows_, 1, call_.steps) : 1;
   }
 
   void layout(Carver& carver) {
     this->layout_step(carver);
-    input_ = carver.take<T>(chunk_ * rows_ * p_.input);
+    inputs_.clear();
+    for (size_t i = 0; i < p_.inputs.size(); ++i)
+      inputs_.push_back(carver.take<T>((this->is_fixed(i) ? 1 : chunk_) * rows_ * p_.inputs[i]));
     this->layout_rows(carver, prev_, p_.states, rows_);
     this->layout_rows(carver, next_, p_.states, rows_);
-    this->layout_rows(carver, keep_, p_.kept, call_.kept == nullptr ? rows_ : 0);
+    this->layout_rows(carver, keep_, p_.kept, keeps() ? 0 : rows_);
     projected_.clear();
     for (size_t s = 0; s < code_.stages.size(); ++s)
       projected_.push_back(hoisted_[s] ? carver.take<T>(chunk_ * rows_ * width(code_.stages[s]))
@@ -41,15 +43,24 @@ template <class T> class Forward : Pass<T> {
     return other;
   }
 
+  using Base::fill_step;
+
   void run(Barrier& barrier, Turns& turns) {
-    this->fill_step();
+    fill_step();
+    go(barrier, turns);
+  }
+
+  // The steps alone, of a part that was filled.
+  void go(Barrier& barrier, Turns& turns) {
     begin();
     for (int64_t s0 = 0; s0 < call_.steps; s0 += chunk_) {
       if (turns.over()) return;
       const int64_t s1 = std::min(s0 + chunk_, call_.steps);
       int64_t rows = 0;
       for (int64_t s = s0; s < s1; ++s) {
-        this->gather_input(input_ + rows * p_.input, time(s), active(time(s)));
+        for (size_t i = 0; i < p_.inputs.size(); ++i)
+          if (!this->is_fixed(i))
+            this->gather_input(i, inputs_[i] + rows * p_.inputs[i], time(s), active(time(s)));
         rows += active(time(s));
       }
       if (hoist_) {
@@ -59,6 +70,7 @@ template <class T> class Forward : Pass<T> {
       int64_t offset = 0;
       for (int64_t s = s0; s < s1; ++s) {
         const int64_t t = time(s), count = active(t);
+        start_anew(t, count);
         step(t, count, offset, barrier);
         finish(t, count);
         offset += count;
@@ -67,7 +79,11 @@ template <class T> class Forward : Pass<T> {
   }
 
  private:
-  bool is_input(const Factor& term) const { return code_.slots[term.slot].space == Space::kInput; }
+  bool keeps() const { return call_.kept != nullptr && call_.recompute == 0; }
+  bool is_input(const Factor& term) const {
+    const Slot& slot = code_.slots[term.slot];
+    return slot.space == Space::kInput && slot.index == 0 && !this->has_heads(term);
+  }
   bool can_hoist(const Stage& stage) const {
     return (stage.init < 0 || code_.slots[stage.init].space == Space::kVector) &&
            std::any_of(stage.terms.begin(), stage.terms.end(),
@@ -83,6 +99,18 @@ template <class T> class Forward : Pass<T> {
         this->copy_rows(
             rows_, p_.states[i], [&](int64_t r) { return (*states)[i] + r * p_.states[i]; },
             [&](int64_t r) { return start + this->state_row(r) + p_.state_offsets[i]; });
+    for (size_t i = 1; i < p_.inputs.size(); ++i)
+      if (this->is_fixed(i)) this->gather_input(i, inputs_[i], 0, rows_);
+  }
+
+  void start_anew(int64_t t, int64_t count) {
+    if (call_.reset == nullptr) return;
+    for (int64_t r = 0; r < count; ++r)
+      for (size_t i = 0; this->starts_anew(t, r) && i < p_.states.size(); ++i) {
+        const Columns c = this->share(p_.states[i]);
+        copy_row(prev_[i] + r * p_.states[i] + c.first, this->initial(i) + c.first,
+                 c.last - c.first);
+      }
   }
 
   // The input's share of the maps, for all steps of a chunk.
@@ -92,7 +120,7 @@ template <class T> class Forward : Pass<T> {
       const Stage& stage = code_.stages[s];
       terms_.clear();
       for (const Factor& factor : stage.terms)
-        if (is_input(factor)) terms_.push_back(this->term(factor, input_));
+        if (is_input(factor)) terms_.push_back(this->term(factor, inputs_[0]));
       this->multiply(projected_[s], width(stage), stage.init < 0 ? nullptr : at_[stage.init], 0,
                      rows);
     }
@@ -102,12 +130,13 @@ template <class T> class Forward : Pass<T> {
     for (size_t i = 0; i < code_.slots.size(); ++i) {
       const Slot& slot = code_.slots[i];
       switch (slot.space) {
-        case Space::kInput: at_[i] = input_ + offset * p_.input; break;
+        case Space::kInput:
+          at_[i] = inputs_[slot.index] + (this->is_fixed(slot.index) ? 0 : offset * slot.width);
+          break;
         case Space::kPrev: at_[i] = prev_[slot.index]; break;
         case Space::kNext: at_[i] = next_[slot.index]; break;
         case Space::kKeep:
-          at_[i] = call_.kept == nullptr ? keep_[slot.index]
-                                         : this->kept(slot.index, slot.width, t);
+          at_[i] = keeps() ? this->kept(slot.index, slot.width, t) : keep_[slot.index];
           break;
         default: break;
       }
@@ -145,21 +174,28 @@ template <class T> class Forward : Pass<T> {
     }
     terms_.clear();
     for (const Factor& factor : stage.terms)
-      if (!hoisted_[s] || !is_input(factor)) terms_.push_back(this->term(factor, at_[factor.slot]));
+      if (!this->has_heads(factor) && (!hoisted_[s] || !is_input(factor)))
+        terms_.push_back(this->term(factor, at_[factor.slot]));
     this->multiply(to, width(stage), init, init_stride, count);
+    for (const Factor& factor : stage.terms)
+      if (this->has_heads(factor))
+        this->add_heads(to, width(stage), factor.parameter, at_[factor.slot],
+                        this->stride(factor.slot), false, count);
   }
 
   // Writes the output, keeps the other states, hands out last states, and moves on.
   void finish(int64_t t, int64_t count) {
-    const int64_t n = p_.states[0];
-    T* out = static_cast<T*>(call_.out);
-    const auto to = [&](int64_t r) {
-      return out + this->out_row(t, r, call_.out_step, call_.out_row);
-    };
-    this->copy_rows(count, n, to, [&](int64_t r) { return next_[0] + r * n; });
-    const Columns c = this->share(n);
-    for (int64_t r = count; r < rows_; ++r) std::fill(to(r) + c.first, to(r) + c.last, T{0});
-    if (call_.kept != nullptr)
+    for (size_t i = 0; i < this->outputs(); ++i) {
+      const int64_t n = p_.states[i];
+      T* out = static_cast<T*>(call_.out) + p_.state_offsets[i];
+      const auto to = [&](int64_t r) {
+        return out + this->out_row(t, r, call_.out_step, call_.out_row);
+      };
+      this->copy_rows(count, n, to, [&](int64_t r) { return next_[i] + r * n; });
+      const Columns c = this->share(n);
+      for (int64_t r = count; r < rows_; ++r) std::fill(to(r) + c.first, to(r) + c.last, T{0});
+    }
+    if (call_.kept != nullptr && call_.all_states == 0)
       for (size_t i = 1; i < p_.states.size(); ++i) {
         const Columns own = this->share(p_.states[i]);
         T* kept = this->kept_state(static_cast<int64_t>(i), t);
@@ -184,8 +220,7 @@ template <class T> class Forward : Pass<T> {
   std::vector<bool> hoisted_;
   bool hoist_ = false;
   int64_t chunk_ = 1;
-  T* input_ = nullptr;
-  std::vector<T*> prev_, next_, keep_, projected_;
+  std::vector<T*> inputs_, prev_, next_, keep_, projected_;
 };
 
 template <class T> bool run_forward(const og_forward& call, Watch& watch) {

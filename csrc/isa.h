@@ -4,10 +4,19 @@
 #include "onegate.h"
 #include "threads.h"
 
+struct og_stream {
+  virtual ~og_stream() = default;
+  virtual void step() = 0;
+};
+
 struct Engine {
   const char* name;
   bool (*forward32)(const og_forward&, Watch&);
   bool (*forward64)(const og_forward&, Watch&);
   bool (*backward32)(const og_backward&, Watch&);
   bool (*backward64)(const og_backward&, Watch&);
+  og_stream* (*stream32)(const og_forward&);
+  og_stream* (*stream64)(const og_forward&);
+  void (*mask32)(float*, int64_t, uint32_t, uint32_t, uint32_t, float);
+  void (*mask64)(double*, int64_t, uint32_t, uint32_t, uint32_t, double);
 };

@@ -5,7 +5,8 @@
  * allocates a result, prints or aborts: a function that can fail returns non-zero and leaves a
  * message of at most `size` bytes in `message`. A run that its host ends returns 2, without one.
  *
- * Sizes: T steps, B rows (sequences), D directions (the second runs backward in time), d inputs,
+ * Sizes: T steps, B rows (sequences), D directions (the second runs backward in time), d the width of
+ * x, which is the first input; further ones have widths of their own;
  * S the sum of the states' sizes, n the size of the first state, which is the output.
  * All tensors are float (bits = 32) or double (bits = 64); inner strides are 1; strides count
  * elements. Rows never share memory with one another in anything that is written.
@@ -26,6 +27,7 @@ extern "C" {
 #endif
 
 typedef struct og_program og_program;
+typedef struct og_stream og_stream;
 
 /* What a host that has other threads to run, and signals to handle, is told by the calling thread.
  * An interpreter gives up its lock in `leave` and takes it in `enter`. */
@@ -35,6 +37,12 @@ typedef struct {
   int32_t (*check)(void);    /* or null; called while it rests, several times a second: non-zero
                                 ends the run, whose results are then incomplete */
 } og_host;
+
+/* A further input, (T, B, its width); a stride of 0 repeats it. */
+typedef struct {
+  const void* data;
+  int64_t step, row;
+} og_input;
 
 typedef struct {
   const og_program* program;
@@ -48,12 +56,19 @@ typedef struct {
   const void* x;            /* (T, B, d) */
   int64_t x_step, x_row;
   const void* start;        /* (D, B, S), without gaps */
-  void* out;                /* (T, B, D * n); read by the backward pass */
+  void* out;                /* (T, B, D * n), or (T, B, D * S); read by the backward pass */
   int64_t out_step, out_row;
   void* last;               /* (D, B, S), without gaps */
   void* kept;               /* og_kept_size elements, or null: nothing is kept */
   const void* const* parameters; /* D times all parameters, each without gaps */
   const og_host* host;      /* or null */
+  const og_input* extras;   /* the program's inputs after x, or null: it has none */
+  const uint8_t* reset;     /* (T, B), or null; where it is not 0 the states are `initial` before the
+                               step, in one direction only */
+  int64_t reset_step, reset_row;
+  const void* initial;      /* (S), if there is a reset */
+  int32_t all_states;       /* not 0: the outputs are all states side by side */
+  int32_t recompute;        /* not 0: only states are kept; the backward pass computes the rest */
 } og_forward;
 
 typedef struct {
@@ -64,6 +79,8 @@ typedef struct {
   void* grad_x;             /* (D, T, B, d) without gaps, or null: not wanted */
   void* grad_start;         /* (D, B, S) */
   void* const* grad_parameters; /* as parameters; every element is written */
+  void* const* grad_extras; /* (D, T, B, its width) each, or null where it is not wanted */
+  void* grad_initial;       /* (B, S), if there is a reset; is added to */
 } og_backward;
 
 OG_EXPORT int32_t og_format(void);
@@ -76,12 +93,26 @@ OG_EXPORT og_program* og_program_new(const int64_t* code, int64_t length, const 
                                      int64_t constant_count, char* message, int64_t size);
 OG_EXPORT void og_program_free(og_program* program);
 
-/* Elements that the forward pass keeps for the backward pass; -1: more than a run can have. */
+/* Elements that the forward pass keeps for the backward pass; -1: more than a run can have. With
+ * `recompute` they are S - n for each direction, step and row. */
 OG_EXPORT int64_t og_kept_size(const og_program* program, int64_t directions, int64_t steps,
                                int64_t rows);
 
 OG_EXPORT int32_t og_run_forward(const og_forward* call, char* message, int64_t size);
 OG_EXPORT int32_t og_run_backward(const og_backward* call, char* message, int64_t size);
+
+/* Fills `count` numbers with 0, where a hash of the seed's words and the place is at most `last_zero`,
+ * and `other` elsewhere. */
+OG_EXPORT void og_fill_mask(void* to, int32_t bits, int64_t count, uint32_t first, uint32_t second,
+                            uint32_t last_zero, double other);
+
+/* A stream runs one step at a time on one thread, with the memory of `call`: one step, one
+ * direction, nothing kept, no lengths. Each step reads x and start, and writes out and last, which
+ * may be the same memory as start. Parameters are read here alone. Null on error. */
+OG_EXPORT og_stream* og_stream_new(const og_forward* call, char* message, int64_t size);
+OG_EXPORT void og_stream_free(og_stream* stream);
+/* A step of each, one after the other. */
+OG_EXPORT void og_stream_step(og_stream* const* streams, int64_t count);
 
 #ifdef __cplusplus
 }

@@ -25,4 +25,24 @@
   X(15, drelu, 2, y <= T{0} ? Vec<T>{} : x)                     \
   X(16, reduce, 1, x) /* sums over rows: see run_block */       \
   X(17, exp, 1, exp<T>(x))                                      \
-  X(18, softplus, 1, softplus<T>(x))
+  X(18, softplus, 1, softplus<T>(x))                            \
+  X(19, div, 2, x / y)                                          \
+  X(20, maximum, 2, ((x != x) | (x > y)) ? x : y)              \
+  X(21, minimum, 2, ((x != x) | (x < y)) ? x : y)              \
+  X(22, log, 1, log<T>(x))                                      \
+  X(23, abs, 1, x < T{0} ? -x : x)                              \
+  X(24, sqrt, 1, sqrt<T>(x))                                    \
+  X(25, square, 1, x * x)                                       \
+  X(26, silu, 1, x / (exp<T>(-x) + T{1}))                       \
+  X(27, hard_sigmoid, 1, clip<T>(x + T{3}, T{0}, T{6}) / T{6})  \
+  X(28, hard_tanh, 1, clip<T>(x, T{-1}, T{1}))                  \
+  X(29, dmaximum, 3, y == z ? x * T{0.5} : (y < z ? Vec<T>{} : x)) \
+  X(30, sign, 1, sign<T>(x))                                    \
+  X(31, dsilu, 2, dsilu<T>(x, y))                               \
+  X(32, within, 3, ((y < z) & (y > -z)) ? x : Vec<T>{})         \
+  /* Over all elements of a row: see rows.h. */                 \
+  X(33, mean, 1, x)                                             \
+  X(34, layer_norm, 2, x)                                       \
+  X(35, dlayer_norm, 3, x)                                      \
+  X(36, rms_norm, 2, x)                                         \
+  X(37, drms_norm, 3, x)

@@ -67,9 +67,20 @@ template <class T> class Pass {
   int64_t state_row(int64_t r) const {
     return (part_.direction * call_.rows + row(r)) * p_.state_sum;
   }
-  // Offset of row r's output at time t in an array (T, B, D * n) of the given strides.
+  // Offset of row r's output at time t in an array (T, B, D * outputs) of the given strides.
   int64_t out_row(int64_t t, int64_t r, int64_t step, int64_t stride) const {
-    return t * step + row(r) * stride + part_.direction * p_.states[0];
+    return t * step + row(r) * stride +
+           part_.direction * (call_.all_states != 0 ? p_.state_sum : p_.states[0]);
+  }
+  // How many states are outputs.
+  size_t outputs() const { return call_.all_states != 0 ? p_.states.size() : 1; }
+
+  // Whether row r starts anew before step t.
+  bool starts_anew(int64_t t, int64_t r) const {
+    return call_.reset != nullptr && call_.reset[t * call_.reset_step + row(r) * call_.reset_row] != 0;
+  }
+  const T* initial(size_t state) const {
+    return static_cast<const T*>(call_.initial) + p_.state_offsets[state];
   }
 
   // Kept values lie one after another, each (D, T, B, width) with the rows in working order; after
@@ -77,7 +88,8 @@ template <class T> class Pass {
   T* kept(int64_t number, int64_t width, int64_t t) const {
     int64_t before = 0;
     const int64_t values = static_cast<int64_t>(p_.kept.size());
-    for (int64_t i = 0; i < std::min(number, values); ++i) before += p_.kept[i];
+    for (int64_t i = 0; call_.recompute == 0 && i < std::min(number, values); ++i)
+      before += p_.kept[i];
     for (int64_t i = values; i < number; ++i) before += p_.states[i - values + 1];
     const int64_t rows = call_.steps * call_.rows;
     return static_cast<T*>(call_.kept) + before * call_.directions * rows +
@@ -94,10 +106,18 @@ template <class T> class Pass {
     for (int64_t r = 0; r < count; ++r) copy_row(to(r) + c.first, from(r) + c.first, c.last - c.first);
   }
 
-  void gather_input(T* to, int64_t t, int64_t count) const {
-    const T* x = static_cast<const T*>(call_.x) + t * call_.x_step;
-    copy_rows(count, p_.input, [&](int64_t r) { return to + r * p_.input; },
-              [&](int64_t r) { return x + row(r) * call_.x_row; });
+  og_input given(size_t input) const {
+    return input == 0 ? og_input{call_.x, call_.x_step, call_.x_row} : call_.extras[input - 1];
+  }
+  // One that is the same at all steps is gathered once, for `rows_` rows.
+  bool is_fixed(size_t input) const { return input > 0 && given(input).step == 0; }
+
+  void gather_input(size_t input, T* to, int64_t t, int64_t count) const {
+    const og_input from = given(input);
+    const T* x = static_cast<const T*>(from.data) + t * from.step;
+    const int64_t width = p_.inputs[input];
+    copy_rows(count, width, [&](int64_t r) { return to + r * width; },
+              [&](int64_t r) { return x + row(r) * from.row; });
   }
 
   void pointwise(const Stage& stage, int64_t rows) const {
@@ -113,6 +133,36 @@ template <class T> class Pass {
     product(to, width, init, init_stride, terms_.data(), static_cast<int>(terms_.size()), rows,
             width, c.first / kPanel<T>, (c.last + kPanel<T> - 1) / kPanel<T>);
   }
+
+  // to += left times a matrix with heads, head by head; `transposed` as it was packed.
+  void add_heads(T* to, int64_t width, int64_t parameter, const T* left, int64_t stride,
+                 bool transposed, int64_t rows) const {
+    const Shape s = p_.parameters[parameter];
+    const int64_t k = transposed ? s.rows : s.columns, wide = transposed ? s.columns : s.rows;
+    const T* packed = packed_->get(part_.direction, parameter);
+    for (int64_t head = 0; head < s.heads; ++head) {
+      const Term<T> one{left + head * k, stride, k,
+                        packed + head * Packed<T>::head_size(s, transposed)};
+      T* own = to + head * wide;
+      product(own, width, own, width, &one, 1, rows, wide, 0, panels<T>(wide));
+    }
+  }
+  // A product's stage with packed matrices.
+  void multiply_all(const Stage& stage, bool transposed, int64_t rows) {
+    T* to = at_[stage.dst];
+    const int64_t width = code_.slots[stage.dst].width;
+    terms_.clear();
+    for (const Factor& factor : stage.terms)
+      if (!has_heads(factor)) terms_.push_back(term(factor, at_[factor.slot]));
+    multiply(to, width, stage.init < 0 ? nullptr : at_[stage.init],
+             stage.init < 0 ? 0 : stride(stage.init), rows);
+    for (const Factor& factor : stage.terms)
+      if (has_heads(factor))
+        add_heads(to, width, factor.parameter, at_[factor.slot], stride(factor.slot), transposed,
+                  rows);
+  }
+
+  bool has_heads(const Factor& factor) const { return p_.parameters[factor.parameter].heads > 1; }
 
   // The same with matrices as they lie: this thread's columns of init, or zero.
   void begin_sum(T* to, int64_t width, const T* init, int64_t init_stride, int64_t rows) {

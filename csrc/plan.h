@@ -1,7 +1,6 @@
 // What a call has to do, who does it, and where its scratch lies.
 #pragma once
 
-#include <cstdlib>
 #include <memory>
 #include <new>
 #include <numeric>
@@ -27,19 +26,19 @@ class Scratch {
   Scratch& operator=(Scratch&& other) noexcept {
     std::swap(data_, other.data_);
     std::swap(size_, other.size_);
+    std::swap(align_, other.align_);
     return *this;
   }
-  ~Scratch() { std::free(data_); }
+  ~Scratch() { release(); }
 
   char* reserve(size_t bytes) {
     if (bytes <= size_) return data_;
     constexpr size_t kHuge = size_t{1} << 21;
     const size_t align = bytes >= kHuge ? kHuge : 64;
     const size_t size = (bytes + align - 1) / align * align;
-    std::free(data_);
-    size_ = 0;
-    data_ = static_cast<char*>(std::aligned_alloc(align, size));
-    if (data_ == nullptr) throw std::bad_alloc();
+    release();
+    data_ = static_cast<char*>(::operator new(size, std::align_val_t{align}));
+    align_ = align;
 #if defined(__linux__)
     if (align == kHuge) madvise(data_, size, MADV_HUGEPAGE);
 #endif
@@ -48,8 +47,14 @@ class Scratch {
   }
 
  private:
+  void release() {
+    if (data_ != nullptr) ::operator delete(data_, std::align_val_t{align_});
+    data_ = nullptr;
+    size_ = 0;
+  }
+
   char* data_ = nullptr;
-  size_t size_ = 0;
+  size_t size_ = 0, align_ = 0;
 };
 
 inline Scratch& thread_scratch() {
@@ -78,6 +83,14 @@ class Carver {
   size_t used_ = 0;
 };
 
+// Lays out twice through `layout(Carver&)`: to measure, then for real.
+template <class F> void carve(Scratch& scratch, F layout) {
+  Carver counting(nullptr);
+  layout(counting);
+  Carver real(scratch.reserve(counting.used()));
+  layout(real);
+}
+
 // The thread's scratch while a call lasts: one that begins meanwhile, on the same thread (the host may
 // run anything when it checks for signals), finds none and makes its own.
 class OwnScratch {
@@ -85,13 +98,7 @@ class OwnScratch {
   OwnScratch() { std::swap(mine_, thread_scratch()); }
   ~OwnScratch() { std::swap(mine_, thread_scratch()); }
 
-  // Lays out twice through `layout(Carver&)`: to measure, then for real.
-  template <class F> void carve(F layout) {
-    Carver counting(nullptr);
-    layout(counting);
-    Carver real(mine_.reserve(counting.used()));
-    layout(real);
-  }
+  operator Scratch&() { return mine_; }
 
  private:
   Scratch mine_;
@@ -147,10 +154,12 @@ struct Plan {
     threads = threads_allowed() ? std::min(call.threads, kMaxThreads) : 1;
     const bool small = program.multiplications < kSmall;
     few = call.rows * call.steps <= (small ? kFewRowsOfSmall : few_rows);
+    if (program.heads || call.recompute != 0) few = false;
     // Below these amounts of work a team costs more than it brings; who asks for a split gets it.
     if (call.split == 0 && per_step * call.steps < (few ? 200000 : 1000000)) threads = 1;
     const bool uneven = rows < 2 * threads && rows % threads != 0;
     columns = call.split == 2 || (call.split == 0 && (uneven || few) && per_step >= 100000);
+    if (program.whole_rows) columns = false;
     if (!columns) threads = static_cast<int>(std::min<int64_t>(threads, rows));
     if (threads == 1) columns = false;
     few = few && (columns || threads == 1);  // the gradients have one writer
@@ -206,8 +215,7 @@ template <class T> struct Packed {
       for (int64_t i = 0; i < count; ++i) {
         if (!needed[i]) continue;
         const Shape s = p.parameters[i];
-        matrices[d * count + i] = carver.take<T>(transposed ? packed_size<T>(s.rows, s.columns)
-                                                            : packed_size<T>(s.columns, s.rows));
+        matrices[d * count + i] = carver.take<T>(s.heads * head_size(s, transposed));
       }
   }
 
@@ -219,14 +227,21 @@ template <class T> struct Packed {
       const int64_t i = static_cast<int64_t>(m) % count;
       if (!needed[i]) continue;
       const Shape s = p.parameters[i];
-      const T* source = static_cast<const T*>(parameters[m]);
       const int64_t all = panels<T>(transposed ? s.columns : s.rows);
       const int64_t first = all * thread / threads, last = all * (thread + 1) / threads;
-      if (transposed)
-        pack(matrices[m], source, s.rows, s.columns, s.columns, 1, first, last);
-      else
-        pack(matrices[m], source, s.columns, s.rows, 1, s.columns, first, last);
+      for (int64_t head = 0; head < s.heads; ++head) {
+        const T* source = static_cast<const T*>(parameters[m]) + head * s.block();
+        T* to = matrices[m] + head * head_size(s, transposed);
+        if (transposed)
+          pack(to, source, s.rows, s.columns, s.columns, 1, first, last);
+        else
+          pack(to, source, s.columns, s.rows, 1, s.columns, first, last);
+      }
     }
+  }
+
+  static int64_t head_size(const Shape& s, bool transposed) {
+    return transposed ? packed_size<T>(s.rows, s.columns) : packed_size<T>(s.columns, s.rows);
   }
 
   const T* get(int direction, int64_t parameter) const {
@@ -242,7 +257,7 @@ std::vector<std::vector<Worker>> workers(const Plan& plan, OwnScratch& scratch, 
   std::vector<std::vector<Worker>> all(plan.threads);
   for (int thread = 0; thread < (plan.columns ? 1 : plan.threads); ++thread)
     for (const Part& part : plan.parts(thread)) all[thread].push_back(make(part, thread));
-  scratch.carve([&](Carver& carver) {
+  carve<>(scratch, [&](Carver& carver) {
     layout(carver);
     for (auto& parts : all)
       for (Worker& worker : parts) worker.layout(carver);

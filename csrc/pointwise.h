@@ -4,6 +4,7 @@
 
 #include "operations.h"
 #include "program.h"
+#include "rows.h"
 #include "vector.h"
 
 namespace OG_ISA {
@@ -99,6 +100,10 @@ OG_INLINE void run_block(const std::vector<Instruction>& run, const Frame<T>& f,
       continue;
     }
     T* d = f.place(i.dst, row);
+    if (over_row(i.op)) {  // whole rows: their columns are not split
+      over_rows(i.op, d, a, b, c, rows, width);
+      continue;
+    }
     if (f.whole) {
       execute(i.op, d, a, b, c, rows * width);
       continue;

@@ -91,10 +91,10 @@ class Checker {
     };
     switch (slot.space) {
       case Space::kInput:
-        return fits({p_.input}, "input");
+        return fits(p_.inputs, "input");
       case Space::kGradInput:
         require_backward("an input gradient");
-        return fits({p_.input}, "input gradient");
+        return fits(p_.inputs, "input gradient");
       case Space::kGradNext: case Space::kGradPrev:
         require_backward("a state gradient");
         return fits(p_.states, "state gradient");
@@ -172,7 +172,7 @@ class Checker {
         step.args[a] = a < used ? readable(in, "an operand")
                                 : static_cast<int32_t>(in.next("an unused operand", -1, -1));
       const Shape target = reduce ? p_.parameters[step.dst]
-                                  : Shape{code_.slots[step.dst].width, 0};
+                                  : Shape{code_.slots[step.dst].width, 0, 1};
       for (int a = 0; a < used; ++a)
         if (target.columns != 0 || code_.slots[step.args[a]].width != target.rows)
           refuse("an operand has width " + text(code_.slots[step.args[a]].width) +
@@ -200,8 +200,8 @@ class Checker {
       const int32_t parameter = static_cast<int32_t>(in.next(
           "a product's matrix", 0, static_cast<int64_t>(p_.parameters.size()) - 1));
       const Shape shape = p_.parameters[parameter];
-      const int64_t from = backward_ ? shape.rows : shape.columns;
-      const int64_t to = backward_ ? shape.columns : shape.rows;
+      const int64_t from = shape.heads * (backward_ ? shape.rows : shape.columns);
+      const int64_t to = shape.heads * (backward_ ? shape.columns : shape.rows);
       if (shape.columns == 0 || code_.slots[slot].width != from || width != to ||
           code_.slots[slot].space == Space::kConstant)
         refuse("matrix " + text(parameter) + " does not fit its operand or result");
@@ -262,12 +262,16 @@ void read_maps(Reader& in, og_program& p, Checker& backward) {
       once(map.bias);
     }
     const int64_t operands = in.next("a map's number of operands", 1, kMaxCount);
+    int64_t heads = 0;
     for (int64_t o = 0; o < operands; ++o) {
       const int32_t slot = backward.lasting(in, "a map's operand");
       const int32_t parameter = static_cast<int32_t>(in.next("a map's matrix", 0, last));
       const Shape shape = p.parameters[parameter];
-      if (shape.columns != p.backward.slots[slot].width || shape.rows != output.width)
+      if (shape.columns == 0 || shape.heads * shape.columns != p.backward.slots[slot].width ||
+          shape.heads * shape.rows != output.width)
         refuse("a map's matrix does not fit its operand or result");
+      if (heads != 0 && shape.heads != heads) refuse("a map's matrices differ in their heads");
+      heads = shape.heads;
       once(parameter);
       map.operands.push_back({slot, parameter});
     }
@@ -285,8 +289,7 @@ void at_most(int64_t limit, int64_t count, const char* what) {
 void measure(og_program& p) {
   constexpr int64_t kPadding = 31;  // a vector may be stored as whole panels
   const auto add = [&](int64_t width) { p.numbers = plus(p.numbers, width + kPadding); };
-  add(p.input);
-  for (const auto* widths : {&p.states, &p.kept})
+  for (const auto* widths : {&p.inputs, &p.states, &p.kept})
     for (int64_t width : *widths) add(width);
   for (const Code* code : {&p.forward, &p.backward}) {
     for (const Slot& slot : code->slots) {
@@ -298,8 +301,15 @@ void measure(og_program& p) {
   }
   for (const MapSums& map : p.maps)
     for (const Factor& operand : map.operands) add(p.backward.slots[operand.slot].width);
+  for (const Code* code : {&p.forward, &p.backward})
+    for (const Stage& stage : code->stages)
+      for (const Instruction& i : stage.run) p.whole_rows = p.whole_rows || over_row(i.op);
   int64_t parameters = 0;
-  for (const Shape& shape : p.parameters) parameters = plus(parameters, shape.count());
+  for (const Shape& shape : p.parameters) {
+    parameters = plus(parameters, shape.count());
+    p.heads = p.heads || shape.heads > 1;
+  }
+  p.whole_rows = p.whole_rows || p.heads;
   for (const Stage& stage : p.forward.stages)
     for (const Factor& term : stage.terms)
       p.multiplications = plus(p.multiplications, p.parameters[term.parameter].count());
@@ -310,9 +320,10 @@ void measure(og_program& p) {
 
 }  // namespace
 
-int64_t og_program::kept_per_row() const {
+int64_t og_program::kept_per_row(bool recompute) const {
   int64_t sum = 0;
-  for (int64_t width : kept) sum += width;
+  if (!recompute)
+    for (int64_t width : kept) sum += width;
   for (size_t i = 1; i < states.size(); ++i) sum += states[i];
   return sum;
 }
@@ -324,7 +335,8 @@ og_program* read_program(const int64_t* code, int64_t length, const double* cons
   const int64_t format = in.next("the format", 0, INT32_MAX);
   if (format != kFormat)
     refuse("the program has format " + text(format) + ", this engine reads " + text(kFormat));
-  p->input = in.width("the input's width");
+  const int64_t inputs = in.next("the number of inputs", 1, kMaxCount);
+  for (int64_t i = 0; i < inputs; ++i) p->inputs.push_back(in.width("an input's width"));
   const int64_t states = in.next("the number of states", 1, kMaxCount);
   for (int64_t i = 0; i < states; ++i) {
     p->state_offsets.push_back(p->state_sum);
@@ -334,7 +346,9 @@ og_program* read_program(const int64_t* code, int64_t length, const double* cons
   const int64_t parameters = in.count("the number of parameters");
   for (int64_t i = 0; i < parameters; ++i) {
     const int64_t rows = in.width("a parameter's rows");
-    p->parameters.push_back({rows, in.next("a parameter's columns", 0, kMaxWidth)});
+    const int64_t columns = in.next("a parameter's columns", 0, kMaxWidth);
+    const int64_t heads = in.next("a parameter's heads", 1, columns == 0 ? 1 : kMaxCount);
+    p->parameters.push_back({rows, columns, heads});
   }
   const int64_t kept = in.count("the number of kept values");
   for (int64_t i = 0; i < kept; ++i) p->kept.push_back(in.width("a kept value's width"));

@@ -8,7 +8,7 @@
 
 #include "operations.h"
 
-constexpr int64_t kFormat = 2;
+constexpr int64_t kFormat = 3;
 
 // Sums and products of sizes; one that does not fit is the largest number there is.
 inline int64_t plus(int64_t a, int64_t b) {
@@ -52,6 +52,9 @@ constexpr bool numbered_in_order() {
 }
 static_assert(numbered_in_order(), "operations.h lists opcodes from 0 up");
 
+// Whether an element of the result depends on all elements of the row.
+constexpr bool over_row(Op op) { return op >= Op::mean && op <= Op::drms_norm; }
+
 struct Slot {
   Space space;
   int32_t index;
@@ -88,12 +91,14 @@ struct MapSums {  // weight gradients of one map
 };
 
 struct Shape {
-  int64_t rows, columns;  // columns == 0: a vector
-  int64_t count() const { return columns == 0 ? rows : rows * columns; }
+  int64_t rows, columns;  // of a head; columns == 0: a vector
+  int64_t heads;          // blocks on the diagonal, stored one after the other
+  int64_t block() const { return columns == 0 ? rows : rows * columns; }
+  int64_t count() const { return heads * block(); }
 };
 
 struct og_program {
-  int64_t input = 0;
+  std::vector<int64_t> inputs;         // widths, of x first
   std::vector<int64_t> states;         // widths
   std::vector<int64_t> state_offsets;  // within a row of all states
   int64_t state_sum = 0;
@@ -102,12 +107,14 @@ struct og_program {
   std::vector<double> constants;
   Code forward, backward;
   std::vector<MapSums> maps;
+  bool heads = false;                  // some matrix has several
+  bool whole_rows = false;             // columns cannot be split among threads
   int64_t widest = 1;                  // width of the widest slot
   int64_t multiplications = 0;         // of the forward step, per row
   int64_t numbers = 0;                 // of all that a row of a step may need, at least
 
   // Per step and row: the kept values, and the states other than the output.
-  int64_t kept_per_row() const;
+  int64_t kept_per_row(bool recompute) const;
 
   // Whether a call may have so many rows and steps.
   bool fits(int64_t directions, int64_t steps, int64_t rows) const {

@@ -1,21 +1,15 @@
-// Threads: OpenMP's pool, which torch shares when it is loaded first; plain threads where
-// OG_PLAIN_THREADS is set (thread sanitizers do not know OpenMP's barriers).
+// Threads: those of the OpenMP runtime that the process has, which is torch's; plain threads where
+// there is none, or where OG_PLAIN_THREADS is set (thread sanitizers do not know OpenMP's barriers).
 #pragma once
 
 #include <atomic>
 #include <chrono>
 #include <cstdint>
-#if defined(OG_PLAIN_THREADS) || !defined(_OPENMP)
+#include <system_error>
 #include <thread>
 #include <vector>
-#else
-#include <omp.h>
-#endif
 #if defined(__x86_64__) || defined(__i386__)
 #include <immintrin.h>
-#endif
-#if !defined(_WIN32)
-#include <sched.h>
 #endif
 
 #include "onegate.h"
@@ -37,9 +31,7 @@ class Barrier {
 #if defined(__x86_64__) || defined(__i386__)
       _mm_pause();
 #endif
-#if !defined(_WIN32)
-      if (spins > 2000) sched_yield();
-#endif
+      if (spins > 2000) std::this_thread::yield();
     }
   }
 
@@ -109,6 +101,17 @@ class Turns {
 // Whether OpenMP's pool may be used: not in a process forked from one that had used it.
 bool threads_allowed();
 
+// The pool of an OpenMP runtime, by the functions that GCC's and LLVM's runtimes share.
+struct Pool {
+  void (*parallel)(void (*body)(void*), void* data, unsigned count, unsigned flags);
+  int (*count)();
+  int (*thread)();
+};
+
+// Null where the process has none. It is looked up, not linked: a library that brought a runtime of
+// its own would have a second pool, which fights with torch's for the cores.
+const Pool* shared_pool();
+
 // Runs body(thread, barrier) on exactly `count` threads. False, with nothing done, if they cannot be
 // had (inside another parallel region, say).
 template <class F> bool on_threads(int count, F body) {
@@ -117,21 +120,44 @@ template <class F> bool on_threads(int count, F body) {
     body(0, barrier);
     return true;
   }
-#if defined(OG_PLAIN_THREADS) || !defined(_OPENMP)
-  std::vector<std::thread> others;
-  for (int i = 1; i < count; ++i) others.emplace_back([&, i] { body(i, barrier); });
-  body(0, barrier);
-  for (auto& other : others) other.join();
-  return true;
-#else
-  bool complete = true;
-#pragma omp parallel num_threads(count)
-  {
-    if (omp_get_num_threads() == count)
-      body(omp_get_thread_num(), barrier);
-    else
-      complete = false;
+  if (const Pool* pool = shared_pool()) {
+    struct Team {
+      const Pool* pool;
+      int count;
+      F& body;
+      Barrier& barrier;
+      std::atomic<bool> complete;
+    } team{pool, count, body, barrier, {true}};
+    const auto run = [](void* data) noexcept {
+      Team& t = *static_cast<Team*>(data);
+      if (t.pool->count() == t.count)
+        t.body(t.pool->thread(), t.barrier);
+      else
+        t.complete = false;
+    };
+    pool->parallel(run, &team, static_cast<unsigned>(count), 0);
+    return team.complete;
   }
-  return complete;
-#endif
+  // None begins before all are there: they wait for one another.
+  std::atomic<int> go{0};
+  std::vector<std::thread> others;
+  const auto join = [&](int word) {
+    go = word;
+    for (auto& other : others) other.join();
+  };
+  try {
+    others.reserve(static_cast<size_t>(count));
+    for (int i = 1; i < count; ++i)
+      others.emplace_back([&, i] {
+        while (go == 0) std::this_thread::yield();
+        if (go == 1) body(i, barrier);
+      });
+  } catch (const std::system_error&) {
+    join(2);
+    return false;
+  }
+  go = 1;
+  body(0, barrier);
+  join(1);
+  return true;
 }

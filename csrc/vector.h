@@ -2,8 +2,23 @@
 // The same source serves every instruction set: OG_VECTOR_BYTES says how wide a register is.
 #pragma once
 
+#include <cmath>
 #include <cstdint>
 #include <cstring>
+#include <limits>
+#include <type_traits>
+
+#if defined(__x86_64__) || defined(__i386__)
+#include <immintrin.h>
+#endif
+
+// Where the instruction set has what the vector extension cannot say: parts of a register, sums over
+// it, roots.
+#if OG_VECTOR_BYTES == 64 && defined(__AVX512F__)
+#define OG_AVX512 1
+#elif OG_VECTOR_BYTES == 32 && defined(__AVX2__)
+#define OG_AVX2 1
+#endif
 
 namespace OG_ISA {
 
@@ -43,16 +58,68 @@ template <class V> OG_INLINE V rounded(V v) {
   return v;
 }
 
+#if OG_AVX2
+// All bits set in the first `count` lanes.
+template <class T> OG_INLINE __m256i first_lanes(int64_t count) {
+  using I = typename Lanes<T>::Int;
+  constexpr int L = kLanes<T>;
+  static constexpr I kOnes[2 * L] = {-1, -1, -1, -1, L == 8 ? -1 : 0, L == 8 ? -1 : 0,
+                                     L == 8 ? -1 : 0, L == 8 ? -1 : 0};
+  return _mm256_loadu_si256(reinterpret_cast<const __m256i*>(kOnes + L - count));
+}
+#endif
+
 // The first `count` lanes (0 <= count <= lanes); the others are zero.
 template <class T> OG_INLINE Vec<T> load_part(const T* p, int64_t count) {
+#if OG_AVX512
+  if constexpr (std::is_same_v<T, float>)
+    return (Vec<T>)_mm512_maskz_loadu_ps(static_cast<__mmask16>((1u << count) - 1), p);
+  else
+    return (Vec<T>)_mm512_maskz_loadu_pd(static_cast<__mmask8>((1u << count) - 1), p);
+#elif OG_AVX2
+  if constexpr (std::is_same_v<T, float>)
+    return (Vec<T>)_mm256_maskload_ps(p, first_lanes<T>(count));
+  else
+    return (Vec<T>)_mm256_maskload_pd(p, first_lanes<T>(count));
+#else
   T lanes[kLanes<T>] = {};
   for (int64_t i = 0; i < count; ++i) lanes[i] = p[i];
   return load(lanes);
+#endif
 }
 template <class T> OG_INLINE void store_part(T* p, Vec<T> v, int64_t count) {
+#if OG_AVX512
+  if constexpr (std::is_same_v<T, float>)
+    _mm512_mask_storeu_ps(p, static_cast<__mmask16>((1u << count) - 1), (__m512)v);
+  else
+    _mm512_mask_storeu_pd(p, static_cast<__mmask8>((1u << count) - 1), (__m512d)v);
+#elif OG_AVX2
+  if constexpr (std::is_same_v<T, float>)
+    _mm256_maskstore_ps(p, first_lanes<T>(count), (__m256)v);
+  else
+    _mm256_maskstore_pd(p, first_lanes<T>(count), (__m256d)v);
+#else
   T lanes[kLanes<T>];
   store(lanes, v);
   for (int64_t i = 0; i < count; ++i) p[i] = lanes[i];
+#endif
+}
+
+// The sum of a vector's lanes.
+template <class T> OG_INLINE T lane_sum(Vec<T> v) {
+#if OG_AVX512
+  if constexpr (std::is_same_v<T, float>)
+    return _mm512_reduce_add_ps((__m512)v);
+  else
+    return _mm512_reduce_add_pd((__m512d)v);
+#else
+  // Half by half: one after the other would wait for each.
+  T lanes[kLanes<T>];
+  store(lanes, v);
+  for (int half = kLanes<T> / 2; half > 0; half /= 2)
+    for (int l = 0; l < half; ++l) lanes[l] += lanes[l + half];
+  return lanes[0];
+#endif
 }
 
 // Range reduction x = n ln2 + r, |r| <= ln2 / 2, and the Taylor series of exp(r) - 1: the first
@@ -164,6 +231,68 @@ template <class T> OG_INLINE Vec<T> softplus(Vec<T> x) {
   const Vec<T> u = exp<T>(x < T{0} ? x : -x);
   const Vec<T> s = u / (u + T{2});
   return relu<T>(x) + (s + s) * Atanh<T, 0>::at(s * s);
+}
+
+// x = 2^n m with m between sqrt(1/2) and sqrt(2), and log(m) = 2 atanh((m - 1) / (m + 1)). A denormal is
+// first made a normal number.
+template <class T> OG_INLINE Vec<T> log(Vec<T> x) {
+  using C = ExpConstants<T>;
+  using I = typename Lanes<T>::Int;
+  constexpr T smallest = std::numeric_limits<T>::min(), infinite = std::numeric_limits<T>::infinity();
+  constexpr T up = static_cast<T>(I{1} << C::mantissa);
+  constexpr T root = static_cast<T>(0.70710678118654752);
+  const Vec<T> v = x < smallest ? x * up : x;
+  Vec<T> n = x < smallest ? splat<T>(T{-C::mantissa}) : Vec<T>{};
+  const Vec<T> half = splat<T>(T{0.5});
+  VecInt<T> bits, exponent;
+  std::memcpy(&bits, &v, sizeof bits);
+  std::memcpy(&exponent, &half, sizeof exponent);
+  const VecInt<T> fraction = (bits & ((I{1} << C::mantissa) - 1)) | exponent;
+  Vec<T> m;  // 1/2 <= m < 1
+  std::memcpy(&m, &fraction, sizeof m);
+  n += __builtin_convertvector((bits >> I{C::mantissa}) - I{C::bias - 1}, Vec<T>);
+  n = m < root ? n - T{1} : n;
+  m = m < root ? m + m : m;
+  const Vec<T> s = (m - T{1}) / (m + T{1});
+  Vec<T> y = n * C::ln2_high + (n * C::ln2_low + (s + s) * Atanh<T, 0>::at(s * s));
+  y = x == infinite ? x : y;
+  y = x == T{0} ? splat<T>(-infinite) : y;
+  return x >= T{0} ? y : splat<T>(std::numeric_limits<T>::quiet_NaN());
+}
+
+template <class T> OG_INLINE Vec<T> sqrt(Vec<T> x) {
+#if OG_AVX512
+  if constexpr (std::is_same_v<T, float>)
+    return (Vec<T>)_mm512_maskz_sqrt_ps(0xffff, (__m512)x);
+  else
+    return (Vec<T>)_mm512_maskz_sqrt_pd(0xff, (__m512d)x);
+#elif OG_AVX2
+  if constexpr (std::is_same_v<T, float>)
+    return (Vec<T>)_mm256_sqrt_ps((__m256)x);
+  else
+    return (Vec<T>)_mm256_sqrt_pd((__m256d)x);
+#else
+  T lanes[kLanes<T>];
+  store(lanes, x);
+  for (T& lane : lanes) lane = std::sqrt(lane);
+  return load(lanes);
+#endif
+}
+
+// A NaN stays one.
+template <class T> OG_INLINE Vec<T> clip(Vec<T> x, T low, T high) {
+  x = x < low ? splat<T>(low) : x;
+  return x > high ? splat<T>(high) : x;
+}
+
+template <class T> OG_INLINE Vec<T> sign(Vec<T> x) {
+  const Vec<T> one = splat<T>(T{1});
+  return x > T{0} ? one : (x < T{0} ? -one : Vec<T>{});
+}
+
+template <class T> OG_INLINE Vec<T> dsilu(Vec<T> g, Vec<T> x) {
+  const Vec<T> s = T{1} / (exp<T>(-x) + T{1});
+  return g * s * (rounded(x * (T{1} - s)) + T{1});
 }
 
 }  // namespace OG_ISA

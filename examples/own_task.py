@@ -35,7 +35,7 @@ class FirstSymbol(Task):
 
 
 def main() -> None:
-    """Trains 64 hidden units of MGU for some seconds."""
+    """Trains an MGU of 64 neurons for some seconds."""
     asked = override(recipe("first_symbol", "default", "mgu"), ["length=25"])
     with tempfile.TemporaryDirectory() as folder:
         result = train(asked, Path(folder))

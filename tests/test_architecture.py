@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import ast
+import doctest
 import functools
 import graphlib
+import re
+from collections import Counter
 from pathlib import Path
 
 import pytest
@@ -15,7 +18,16 @@ SOURCE = Path(onegate.__file__).parent
 PACKAGE = "onegate"
 
 # What a unit is and becomes.
-LANGUAGE = {"ops", "language", "tracing", "notation", "properties", "export.latex", "units"}
+LANGUAGE = {
+    "ops",
+    "values",
+    "language",
+    "tracing",
+    "notation",
+    "properties",
+    "export.latex",
+    "units",
+}
 LAYERS = {*LANGUAGE, "lowering", "engines", "display", "nn"}
 
 # Part of the library -> the only other parts it may import.
@@ -23,19 +35,22 @@ MAY_IMPORT: dict[str, set[str]] = {
     "_moved": set(),
     "extras": set(),
     "files": set(),
+    "tensor_files": {"files"},
     "ops": set(),
-    "language": {"ops"},
-    "tracing": {"ops", "language"},
+    "values": {"ops"},
+    "language": {"ops", "values"},
+    "tracing": {"ops", "values", "language"},
     "notation": {"ops", "language", "tracing"},
     "properties": {"ops", "language", "tracing", "notation"},
-    "export": {"ops", "language", "tracing", "notation", "properties", "lowering"},
+    "export": {*LANGUAGE, "lowering", "engines", "files", "extras", "nn"},
     "units": {"ops", "language", "tracing", "export"},
-    "lowering": {"ops", "language", "tracing", "properties"},
+    "lowering": {"ops", "language", "tracing", "properties", "notation"},
     "engines": {*LANGUAGE, "lowering"},
-    "nn": {*LANGUAGE, "lowering", "engines", "display"},
+    "nn": {*LANGUAGE, "lowering", "engines", "display", "files", "tensor_files"},
     "picture": {*LANGUAGE, "export", "extras", "files"},
     "display": {*LANGUAGE, "picture", "extras"},
     "probe": LAYERS,
+    "streaming": {"export", "engines", "lowering", "nn"},
 }
 # Part of the laboratory -> what it may import of the laboratory.
 MAY_IMPORT_OF_LAB: dict[str, set[str]] = {
@@ -44,7 +59,8 @@ MAY_IMPORT_OF_LAB: dict[str, set[str]] = {
     "recipes": {"tasks", "plugins"},
     "tasks": {"data", "recipes"},
     "plugins": {"recipes", "tasks"},
-    "runs": {"recipes", "train"},
+    "significance": set(),
+    "runs": {"recipes", "significance", "train"},
     "archive": {"recipes", "runs"},
     "train": {"data", "plugins", "recipes", "runs", "tasks"},
     "report": {"archive", "pages", "plugins", "recipes", "runs", "tasks", "train"},
@@ -181,3 +197,71 @@ def test_the_native_code_knows_neither_torch_nor_python() -> None:
         if path.suffix in (".h", ".cpp", ".hpp", ".inl"):
             assert "Python.h" not in path.read_text()
             assert "torch/" not in path.read_text()
+
+
+# Names that stand twice, and why.
+SAME_MODULES = {
+    "__init__": "of packages",
+    # A command is in a file of its name, beside the part that it is the command of.
+    **dict.fromkeys(("compare", "doctor", "draw", "reproduce"), "a command and its part"),
+    "base": "what an engine is, and what a task is: each the root of its own folder",
+}
+SAME_CLASSES = {
+    "Map": "a map of a graph, and its weights in a layer, which are pickled by this name",
+    # onegate.drop_in.GRU stands where torch.nn.GRU stood.
+    **dict.fromkeys(("GRU", "LSTM", "RNN", "GRUCell", "LSTMCell", "RNNCell"), "torch's own names"),
+}
+
+
+def test_no_module_has_the_name_of_another() -> None:
+    stems = Counter(path.stem for path in MODULE_FILES.values())
+    assert {stem for stem, times in stems.items() if times > 1} == {*SAME_MODULES}
+
+
+def test_no_class_has_the_name_of_another() -> None:
+    found: dict[str, list[str]] = {}
+    for name, path in MODULE_FILES.items():
+        for node in ast.walk(ast.parse(path.read_text())):
+            if isinstance(node, ast.ClassDef):
+                found.setdefault(node.name, []).append(name)
+    twice = {name: where for name, where in found.items() if len(where) > 1}
+    # The layer onegate.MGU is named after the equations that it runs.
+    layers = {
+        name
+        for name, (*others, last) in twice.items()
+        if others == ["nn.named"] and last.startswith("units.")
+    }
+    assert {*twice} - layers == {*SAME_CLASSES}
+
+
+UNLISTED = ("__main__", "__init__")
+PAGE = SOURCE.parent.parent / "docs" / "architecture.md"
+
+
+@pytest.mark.skipif(not PAGE.exists(), reason="the pages are in the repository alone")
+def test_the_page_lists_every_part() -> None:
+    listing = PAGE.read_text().partition("Imports point")[0]
+    parts = [path for folder in (SOURCE, SOURCE / "lab") for path in folder.iterdir()]
+    modules = [path for path in parts if path.suffix == ".py" and path.stem not in UNLISTED]
+    folders = [path for path in parts if (path / "__init__.py").exists() and path.name != "lab"]
+    for name in (*(path.name for path in modules), *(f"{path.name}/" for path in folders)):
+        assert f" {name} " in listing, f"docs/architecture.md does not list {name}"
+
+
+@pytest.mark.skipif(not PAGE.exists(), reason="the pages are in the repository alone")
+def test_what_the_page_points_to_is_there() -> None:
+    rows = PAGE.read_text().partition("## To add something")[2]
+    found = re.findall(r"`((?:tests|examples)/[\w/.]+)(?:::(\w+))?`", rows)
+    assert len(found) >= 6
+    for path, test in found:
+        text = (PAGE.parents[1] / path).read_text()
+        assert not test or f"def {test}(" in text, f"{path} has no {test}"
+
+
+@pytest.mark.skipif(not PAGE.exists(), reason="the pages are in the repository alone")
+def test_the_stages_on_the_page_are_what_comes_out() -> None:
+    options = doctest.NORMALIZE_WHITESPACE | doctest.ELLIPSIS
+    text = PAGE.read_text().replace("```", "")  # which would be taken for output
+    found = doctest.DocTestParser().get_doctest(text, {}, PAGE.name, str(PAGE), 0)
+    assert len(found.examples) >= 8
+    assert doctest.DocTestRunner(optionflags=options).run(found).failed == 0

@@ -15,7 +15,7 @@ from onegate import extras
 from onegate.lab.cli import COMMANDS
 
 ROOT = Path(__file__).parents[1]
-LAB = ("rich", "safetensors", "pooch", "matplotlib")
+LAB = ("rich", "pooch", "matplotlib")
 
 
 def python(code: str, without: tuple[str, ...] = ()) -> subprocess.CompletedProcess[str]:
@@ -83,6 +83,31 @@ for name in onegate.__all__:
     assert (done.returncode, done.stderr) == (0, "")
 
 
+def test_what_a_layer_can_do_without_is_imported_when_it_is_asked_for() -> None:
+    done = python("""
+import onegate
+from onegate._public import LATE
+onegate.MGU(3, 4)
+late = {"onegate.probe", *LATE.values()} - {"onegate", "onegate.nn"}
+assert not late & {*sys.modules}, late & {*sys.modules}
+for name in LATE:
+    assert getattr(onegate, name) is not None
+assert late - {"onegate.export.targets"} <= {*sys.modules}  # the package is what is called
+""")
+    assert (done.returncode, done.stderr) == (0, "")
+
+
+def test_units_are_listed_without_matplotlib() -> None:
+    code = """
+sys.argv = ["onegate", "units"]
+from onegate.__main__ import main
+assert main() == 0 and "matplotlib" not in sys.modules
+"""
+    done = python(code)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert "mgu" in done.stdout
+
+
 @pytest.mark.parametrize("name", ["units", "nn", "ops", "lab", "probe", "picture"])
 def test_parts_of_the_package_are_attributes(name: str) -> None:
     done = python(f"import onegate; assert onegate.{name}.__name__ == 'onegate.{name}'")
@@ -114,7 +139,7 @@ except ImportError as error:
     assert (done.returncode, done.stderr) == (0, "")
     assert done.stdout.splitlines() == [
         "onegate.picture needs matplotlib: pip install 'onegate[picture]'",
-        "onegate.lab needs rich, safetensors, pooch, matplotlib: pip install 'onegate[lab]'",
+        "onegate.lab needs rich, pooch, matplotlib: pip install 'onegate[lab]'",
     ]
 
 
@@ -150,3 +175,5 @@ def test_a_reader_that_has_seen_enough_is_no_error(argv: str) -> None:
 
 def test_the_version() -> None:
     assert onegate.__version__ == importlib.metadata.version("onegate")
+    done = python(started("--version"), without=LAB)
+    assert (done.returncode, done.stdout) == (0, f"onegate {onegate.__version__}\n")

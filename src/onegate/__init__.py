@@ -8,6 +8,7 @@ _moved.watch()
 
 if TYPE_CHECKING:
     from onegate._public import *  # noqa: F403
+    from onegate.nn.named import *  # noqa: F403
     from onegate.ops import *  # noqa: F403
 
     __all__: list[str]

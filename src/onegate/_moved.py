@@ -22,7 +22,8 @@ MODULES = {
     **_each("code differentiate program stages", "lowering.{}", "graph.{}"),
     "graph.properties": "properties",
     "graph.latex": "export.latex",
-    **_each("diagram draw grid layering layout placement routing", "picture.{}", "graph.{}"),
+    **_each("diagram draw layering layout placement routing", "picture.{}", "graph.{}"),
+    **dict.fromkeys(("graph.grid", "picture.grid"), "picture.lanes"),
     "graph": "lowering",
     "engines.fused": "engines.cpu.operator",
     "engines.choice": "engines",
@@ -67,19 +68,29 @@ MODULES = {
     "bench.figures": "lab.bench.targets",
     "bench.report": "lab.bench.record",
     "bench.memory": "lab.bench.contestants",
+    # Names that stood for two things.
+    "engines.cpu.memory": "engines.cpu.pool",
+    "lab.bench.streaming": "lab.bench.latency",
+    "lab.bench.targets": "lab.bench.verdicts",
+    "lab.data.files": "lab.data.source_files",
+    "lab.inside.page": "lab.inside.inspection_page",
+    "lab.inside.plots": "lab.inside.measure_plots",
+    "lab.inside.runs": "lab.inside.opened",
+    "lab.pages.figures": "lab.pages.figure",
     **_each("unavailable work", "lab.bench.shapes", "bench.{}"),
 }
 
 
 def new_name(old: str) -> str | None:
-    """Where a module is now; None if it is where it was."""
+    """Where a module is now, if need be after several moves; None if it is where it was."""
     package, _, name = old.partition(".")
     if package != "onegate":
         return None
     inner = ""
     while name:
         if name in MODULES:
-            return f"onegate.{MODULES[name]}{inner}"
+            new = f"onegate.{MODULES[name]}{inner}"
+            return new_name(new) or new
         name, _, last = name.rpartition(".")
         inner = f".{last}{inner}"
     return None

@@ -12,12 +12,16 @@ from onegate.tracing import trace
 
 
 def _picture(graph: Graph) -> str | None:
-    """The picture as SVG; None, which a notebook takes for nothing, without matplotlib."""
+    """The picture as SVG; None, which a notebook takes for nothing, where there cannot be one."""
     if extras.missing("picture"):
         return None
     from onegate.picture.draw import draw, svg
+    from onegate.picture.routing import NoRouteError
 
-    text = svg(draw(graph))
+    try:
+        text = svg(draw(graph))
+    except NoRouteError:
+        return None
     return text[text.index("<svg") :]
 
 

@@ -8,9 +8,10 @@ from typing import Final
 # Packages by extra: `pip install 'onegate[extra]'` brings them.
 EXTRAS: Final = {
     "picture": ("matplotlib",),
-    "lab": ("rich", "safetensors", "pooch", "matplotlib"),
+    "lab": ("rich", "pooch", "matplotlib"),
     "tensorboard": ("tensorboard",),
     "ray": ("ray", "fsspec"),
+    "onnx": ("onnx", "onnxscript"),
     "peers": ("torchrecurrent", "flax", "jax", "keras"),
 }
 

@@ -41,16 +41,25 @@ _BETWEEN_TRIES = 0.2
 
 def write(path: Path, content: bytes) -> None:
     """Writes a draft beside `path`, brings it to the disk, then moves it into place."""
-    draft = path.with_name(f".{path.name}.{os.getpid()}{_DRAFT}")
+    write_all({path: content})
+
+
+def write_all(contents: Mapping[Path, bytes]) -> None:
+    """Several files: none is replaced before all are on the disk as drafts."""
+    drafts = {path: path.with_name(f".{path.name}.{os.getpid()}{_DRAFT}") for path in contents}
     try:
-        with draft.open("wb") as file:
-            file.write(content)
-            file.flush()
-            os.fsync(file.fileno())
-        draft.replace(path)
-        _bring_to_disk(path.parent)
+        for path, draft in drafts.items():
+            with draft.open("wb") as file:
+                file.write(contents[path])
+                file.flush()
+                os.fsync(file.fileno())
+        for path, draft in drafts.items():
+            draft.replace(path)
+        for folder in {path.parent for path in drafts}:
+            _bring_to_disk(folder)
     except BaseException:
-        draft.unlink(missing_ok=True)
+        for draft in drafts.values():
+            draft.unlink(missing_ok=True)
         raise
 
 
@@ -111,17 +120,29 @@ def read_json(path: Path, kind: Any = None) -> dict[str, Any]:
     return cast("dict[str, Any]", content)
 
 
-def parse_json(content: bytes) -> Any:
-    """The value in JSON text; whatever is wrong with the text is a `ValueError`."""
+def parse_json(content: bytes, unique: bool = False) -> Any:
+    """The value in JSON text; whatever is wrong with the text is a `ValueError`.
+
+    unique: a name that an object has twice is wrong, too; else the last one counts.
+    """
     try:
         return json.loads(
             content.decode("utf-8"),
             parse_int=_whole_number,
             parse_float=_finite_number,
             parse_constant=_finite_number,
+            object_pairs_hook=_unique if unique else None,
         )
     except RecursionError:
         raise ValueError("it is nested too deeply") from None
+
+
+def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    found = dict(pairs)
+    if len(found) < len(pairs):
+        twice = next(name for name in found if [n for n, _ in pairs].count(name) > 1)
+        raise ValueError(f"the name {twice!r} stands twice")
+    return found
 
 
 def _whole_number(text: str) -> int:

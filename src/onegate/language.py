@@ -19,27 +19,37 @@ from __future__ import annotations
 import copy
 import functools
 import inspect
-import math
-import numbers
-import operator
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field, fields
+from dataclasses import FrozenInstanceError, dataclass, field, fields
 from typing import Any, ClassVar, NoReturn, Protocol, Self, TypeVar, dataclass_transform
 
-import numpy as np
 import torch
 
-from onegate import ops
-from onegate.ops import POINTWISE, identity, relu, sigmoid, tanh
+from onegate.ops import OPERATIONS, POINTWISE, identity, relu, sigmoid, tanh
+from onegate.values import (
+    LANGUAGE,
+    Builder,
+    SizeError,
+    UnitError,
+    Value,
+    flag,
+    in_order,
+    number,
+    whole,
+)
 
 __all__ = [
     "LANGUAGE",
     "POINTWISE",
     "Affine",
     "Builder",
+    "Diagonal",
     "Fit",
     "Graph",
+    "LayerNorm",
     "Map",
+    "Norm",
+    "RMSNorm",
     "SizeError",
     "Unit",
     "UnitError",
@@ -53,197 +63,6 @@ __all__ = [
 ]
 
 _V = TypeVar("_V")
-LANGUAGE = f"+ - *, unary minus, {', '.join(sorted(ops.__all__))}, affine maps, vectors and numbers"
-
-
-class UnitError(ValueError):
-    """A unit's equations do not fit together."""
-
-
-class SizeError(UnitError):
-    """They do not fit together at these sizes."""
-
-
-def flag(name: str, value: Any) -> bool:
-    """`value`, if it is True or False, also NumPy's; 0 and 1 are not, as in torch.nn.GRU."""
-    if isinstance(value, (bool, np.bool_)):
-        return bool(value)
-    raise TypeError(f"{name} is {value!r}, expected True or False")
-
-
-def whole(name: str, value: Any) -> int:
-    """`value` as an int, if it is a whole number, also NumPy's."""
-    if not isinstance(value, bool) and getattr(value, "dtype", None) != torch.bool:
-        try:
-            return operator.index(value)
-        except TypeError:
-            pass
-    raise TypeError(f"{name} is {value!r}, expected a whole number")
-
-
-def is_number(value: Any) -> bool:
-    """Whether `value` is a finite real number, also NumPy's; True and False are not."""
-    is_real = not isinstance(value, bool) and isinstance(value, numbers.Real)
-    return is_real and math.isfinite(value)
-
-
-def number(name: str, value: Any) -> float:
-    """`value` as a float, or as the int that it is, if it is a finite number, also NumPy's."""
-    if is_number(value):
-        return value if isinstance(value, int) else float(value)
-    raise TypeError(f"{name} is {value!r}, expected a number")
-
-
-def _not_in_the_language(what: str = "", instead: str = "") -> Callable[..., NoReturn]:
-    """A method that refuses an operator, and says what to write instead."""
-
-    def refuse(*_: object) -> NoReturn:
-        if what:
-            raise UnitError(f"{what} is not in the language; {instead}")
-        raise UnitError(f"unknown operation; the language has {LANGUAGE}")
-
-    return refuse
-
-
-class Value:
-    """A vector in a step: an input, a state, a parameter, a number or the result of an operation.
-
-    Values are compared by identity; equal expressions of one `Builder` are the same object.
-    size is None for a plain number, which fits any size.
-
-    A graph holds affine maps ("affine", by the name of the map), which the lowering turns into
-    products: "product" is init plus each of args times its matrix, whose keys are `weights`.
-    """
-
-    __slots__ = ("args", "builder", "init", "name", "number", "op", "size", "weights")
-
-    def __init__(
-        self,
-        builder: Builder,
-        op: str,
-        args: tuple[Value, ...] = (),
-        size: int | None = None,
-        name: str = "",
-        number: float = 0.0,
-        weights: tuple[str, ...] = (),
-        init: Value | None = None,
-    ) -> None:
-        self.builder, self.op, self.args = builder, op, args
-        self.size, self.name, self.number = size, name, number
-        self.weights, self.init = weights, init
-
-    @property
-    def operands(self) -> tuple[Value, ...]:
-        """Everything that must be computed before this."""
-        return self.args if self.init is None else (*self.args, self.init)
-
-    def __repr__(self) -> str:
-        inner = ", ".join(a.name or a.op for a in self.args)
-        text = self.name or (repr(self.number) if self.op == "constant" else f"{self.op}({inner})")
-        return f"<{text}: {self.size}>"
-
-    def __add__(self, other: Value | float) -> Value:
-        return self.builder.pointwise("add", self, other)
-
-    def __radd__(self, other: float) -> Value:
-        return self.builder.pointwise("add", other, self)
-
-    def __sub__(self, other: Value | float) -> Value:
-        return self.builder.pointwise("sub", self, other)
-
-    def __rsub__(self, other: float) -> Value:
-        return self.builder.pointwise("sub", other, self)
-
-    def __mul__(self, other: Value | float) -> Value:
-        return self.builder.pointwise("mul", self, other)
-
-    def __rmul__(self, other: float) -> Value:
-        return self.builder.pointwise("mul", other, self)
-
-    def __neg__(self) -> Value:
-        return self.builder.pointwise("neg", self)
-
-    __truediv__ = __rtruediv__ = __floordiv__ = __mod__ = _not_in_the_language(
-        "division", "multiply by a number instead, such as 0.5 * h"
-    )
-    __pow__ = __rpow__ = _not_in_the_language("a power", "write a product instead, such as f * f")
-    __matmul__ = __rmatmul__ = _not_in_the_language(
-        "a matrix product", "declare a map in the class, W = Affine(), and write self.W[h]"
-    )
-    __lt__ = __gt__ = __le__ = __ge__ = __bool__ = _not_in_the_language(
-        "a branch on values",
-        "step is called once, for all steps; mix by a gate, such as (1 - f) * h + f * candidate",
-    )
-    __getitem__ = __iter__ = __len__ = __abs__ = __float__ = _not_in_the_language()
-
-    def __array_ufunc__(self, function: Any, _: str, *operands: Any, **__: Any) -> Value:
-        """NumPy's numbers are numbers; its functions are not those of the language."""
-        arithmetic = {"add": "add", "subtract": "sub", "multiply": "mul"}
-        if function.__name__ not in arithmetic:
-            _refuse_function("numpy", function.__name__)
-        return self.builder.pointwise(arithmetic[function.__name__], *operands)
-
-    @classmethod
-    def __torch_function__(cls, function: Any, *_: object) -> NoReturn:
-        _refuse_function("torch", getattr(function, "__name__", str(function)))
-
-
-def _refuse_function(package: str, name: str) -> NoReturn:
-    if name in ops.__all__:
-        raise UnitError(f"{package}'s {name} cannot be derived from: use onegate.{name}")
-    raise UnitError(f"unknown operation {package} '{name}'; the language has {LANGUAGE}")
-
-
-class Builder:
-    """Makes values, each once."""
-
-    def __init__(self) -> None:
-        self.made: dict[tuple[object, ...], Value] = {}
-
-    def make(
-        self,
-        op: str,
-        args: tuple[Value, ...] = (),
-        size: int | None = None,
-        name: str = "",
-        number: float = 0.0,
-        weights: tuple[str, ...] = (),
-        init: Value | None = None,
-    ) -> Value:
-        """A value, or the one that was made of the same things."""
-        key = (op, args, name, repr(number), weights, init)  # 0.0 == -0.0, but they are not alike
-        if key not in self.made:
-            self.made[key] = Value(self, op, args, size, name, number, weights, init)
-        return self.made[key]
-
-    def constant(self, number: float) -> Value:
-        """A number."""
-        return self.make("constant", number=float(number))
-
-    def value(self, v: Any) -> Value:
-        """`v` itself, or the constant that a number is."""
-        return v if isinstance(v, Value) else self.constant(v)
-
-    def pointwise(self, op: str, *operands: Any) -> Value:
-        """The result of an operation of the table."""
-        args = tuple(self.value(v) for v in operands)
-        return self.make(op, args, next((a.size for a in args if a.size is not None), None))
-
-
-def in_order(results: Iterable[Value]) -> list[Value]:
-    """Everything that `results` are computed from, operands first, each once."""
-    done: dict[Value, None] = {}
-    stack = [(result, False) for result in reversed(list(results))]
-    while stack:
-        value, ready = stack.pop()
-        if value in done:
-            continue
-        if ready:
-            done[value] = None
-        else:
-            stack.append((value, True))
-            stack.extend((operand, False) for operand in reversed(value.operands))
-    return list(done)
 
 
 class _Scope(Protocol):
@@ -252,6 +71,8 @@ class _Scope(Protocol):
     def affine(self, declared: Affine, operands: tuple[Any, ...]) -> Any: ...
 
     def vector(self, declared: Vector) -> Any: ...
+
+    def norm(self, declared: Norm, operands: tuple[Any, ...]) -> Any: ...
 
 
 class _Declared:
@@ -276,11 +97,26 @@ class Affine(_Declared):
     like: the state, or the integer option of the unit, whose size the result has (default: the
         unit's first state).
     bias: whether there is a bias at all; a layer made with `bias=False` has none anywhere.
+    heads: so many blocks on the diagonal and zero elsewhere, each from its share of an operand to
+        its share of the result. A matrix is then (heads, rows of a block, columns of a block).
+    rank: each matrix is a product of two, (size, rank) and (rank, size of the operand).
+
+    heads and rank are numbers, or the names of integer options of the unit.
     """
 
-    def __init__(self, like: str | None = None, bias: bool = True) -> None:
+    def __init__(
+        self,
+        like: str | None = None,
+        bias: bool = True,
+        *,
+        heads: int | str = 1,
+        rank: int | str | None = None,
+    ) -> None:
         super().__init__(like)
         self.bias = flag("Affine: bias", bias)
+        self.heads, self.rank = heads, rank
+        if rank is not None and heads != 1:
+            raise UnitError("Affine: a map has heads or a rank, not both")
 
     def __get__(self, unit: Unit | None, owner: type) -> Any:
         return self if unit is None else _AppliedMap(self, unit)
@@ -305,10 +141,18 @@ _OF_TYPE: Mapping[object, Callable[[str, Any], Any]] = {
 }
 
 
-class _AppliedMap:
-    def __init__(self, declared: Affine, unit: Unit) -> None:
+class _Applied:
+    """A map, diagonal or norm of a unit, to be applied in brackets."""
+
+    def __init__(self, declared: Any, unit: Unit) -> None:
         self.declared, self.unit = declared, unit
 
+    def __call__(self, *_: object) -> NoReturn:
+        name = self.declared.name
+        raise UnitError(f"{name} is applied in brackets, {name}[h, x], not called")
+
+
+class _AppliedMap(_Applied):
     def __getitem__(self, operands: Any) -> Any:
         operands = operands if isinstance(operands, tuple) else (operands,)
         return self.unit._scope_of(self.declared).affine(self.declared, operands)
@@ -321,44 +165,130 @@ class Vector(_Declared):
         return self if unit is None else unit._scope_of(self).vector(self)
 
 
+class Diagonal(Vector):
+    """A map with a diagonal matrix, written `self.U[h]`: each element times its own number."""
+
+    def __get__(self, unit: Unit | None, owner: type) -> Any:
+        return self if unit is None else _AppliedDiagonal(self, unit)
+
+
+class _AppliedDiagonal(_Applied):
+    def __getitem__(self, operand: Any) -> Any:
+        return self.unit._scope_of(self.declared).vector(self.declared) * operand
+
+
+class Norm(_Declared):
+    """A normalisation of vectors, written `self.N[a]`; see `LayerNorm` and `RMSNorm`.
+
+    `self.N[a, b]` normalises vectors of one size with the statistics of all of them together, and
+    returns as many.
+
+    gain, shift: whether each element is then multiplied by, and added to, a learned number of its
+        own (N.gain, N.shift). A layer made with `bias=False` has no shift.
+    eps: is added to the variance.
+    """
+
+    operation: ClassVar[str]
+
+    def __init__(self, gain: bool = True, shift: bool = True, eps: float = 1e-5) -> None:
+        super().__init__()
+        kind = type(self).__name__
+        self.gain, self.shift = flag(f"{kind}: gain", gain), flag(f"{kind}: shift", shift)
+        self.eps = number(f"{kind}: eps", eps)
+
+    def __get__(self, unit: Unit | None, owner: type) -> Any:
+        return self if unit is None else _AppliedNorm(self, unit)
+
+
+class LayerNorm(Norm):
+    """To mean 0 and variance 1 over the elements (Ba, Kiros and Hinton 2016)."""
+
+    operation = "layer_norm"
+
+
+class RMSNorm(Norm):
+    """To a mean square of 1 over the elements (Zhang and Sennrich 2019)."""
+
+    operation = "rms_norm"
+
+    def __init__(self, gain: bool = True, shift: bool = False, eps: float = 1e-5) -> None:
+        super().__init__(gain, shift, eps)
+
+
+class _AppliedNorm(_Applied):
+    def __getitem__(self, operands: Any) -> Any:
+        together = operands if isinstance(operands, tuple) else (operands,)
+        results = self.unit._scope_of(self.declared).norm(self.declared, together)
+        return results if isinstance(operands, tuple) else results[0]
+
+
 # Called with every unit's class when it is defined; tracing has its own check here.
 CHECKS: list[Callable[[type[Unit]], None]] = []
 
 
-def _is_known(cls: type, name: str) -> bool:
-    """Whether an attribute is an annotated option, or means something for every unit."""
-    annotated = {key for base in cls.__mro__ for key in inspect.get_annotations(base)}
-    return name.startswith("_") or name in annotated
+def is_ours(kind: type[Unit]) -> bool:
+    """Whether a unit comes with the package: the tests check these, not every import."""
+    return kind.__module__.startswith("onegate.units.")
+
+
+class _Frozen:
+    """What a dataclass refuses for its own fields, refused for every attribute."""
+
+    def __setattr__(self, name: str, _: object) -> NoReturn:
+        raise FrozenInstanceError(f"cannot assign to {name}: a unit does not change")
+
+    def __delattr__(self, name: str) -> NoReturn:
+        raise FrozenInstanceError(f"cannot delete {name}: a unit does not change")
 
 
 @dataclass_transform(frozen_default=True)
 @dataclass(frozen=True)
-class Unit:
+class Unit(_Frozen):
     """A recurrent unit: its states, its parameters and its equations.
 
     Subclasses become frozen dataclasses: options are annotated fields, and equal units are equal.
-    They declare `Affine` maps and `Vector` parameters in the class body, and write `step(self, x,
-    *states)`, which returns the new states in the order of `states`. The first is the output.
+    They declare `Affine` maps, `Vector` parameters and norms in the class body, and write
+    `step(self, x, *states)`, which returns the new states in the order of `states`. The first is
+    the output.
+
+    A unit that reads more than x at each step (time gaps, what is missing) names it all in
+    `inputs`, and `step` takes them in that order before the states; layers take what is not x as
+    `extra=`.
     """
 
+    inputs: ClassVar[tuple[str, ...]] = ("x",)
     states: ClassVar[tuple[str, ...]] = ("h",)
     title: ClassVar[str] = ""
     citation: ClassVar[str] = ""
     registered: ClassVar[str] = ""
+    _fits_sizes: ClassVar[bool] = False  # traced with inputs and states of two sizes
     # Initialisers by parameter, see onegate.nn.init; what is not named takes the layer's default.
     init: ClassVar[Mapping[str, Any]] = {}
 
     def __init_subclass__(cls, abstract: bool = False) -> None:
         """Checks the class; abstract: it is a base of units and has no equations of its own."""
+        own = inspect.get_annotations(cls)
+        # What means something for every unit has its type there; an option that a base has, and
+        # that stands here with another value alone, would keep the value of the base.
+        known = {key for base in cls.__mro__ for key in inspect.get_annotations(base)}
+        known -= {option.name for option in fields(cls)} - own.keys()
         for name, value in list(vars(cls).items()):
-            if isinstance(value, (int, float, str)) and not _is_known(cls, name):
+            if isinstance(value, type) and issubclass(value, _Declared):
+                kind = value.__name__
+                raise UnitError(f"{cls.__name__}: write {name} = {kind}(), not {name} = {kind}")
+            if (
+                isinstance(value, (int, float, str))
+                and not name.startswith("_")
+                and name not in known
+            ):
                 kind = type(value).__name__
                 raise UnitError(
                     f"{cls.__name__}: {name} = {value!r} is no option without its type; write "
                     f"{name}: {kind} = {value!r}, or _{name} for what is none"
                 )
-        dataclass(frozen=True)(cls)
-        if not abstract:
+        if own:  # else all that makes a dataclass is inherited
+            dataclass(frozen=True)(cls)
+        if not (abstract or is_ours(cls)):
             for check in CHECKS:
                 check(cls)
 
@@ -379,8 +309,12 @@ class Unit:
         raise NotImplementedError(f"{type(self).__name__} has no step(self, x, *states)")
 
     def state_sizes(self, hidden_size: int) -> dict[str, int]:
-        """Size of each state for a layer of `hidden_size` units."""
+        """Size of each state for a layer of `hidden_size` neurons."""
         return dict.fromkeys(self.states, hidden_size)
+
+    def input_sizes(self, input_size: int, hidden_size: int) -> dict[str, int]:  # noqa: ARG002
+        """Size of each input of a layer; all are as wide as x where a unit does not say so."""
+        return dict.fromkeys(self.inputs, input_size)
 
     @property
     def name(self) -> str:
@@ -404,6 +338,16 @@ class Unit:
                 f"nor an integer option {tuple(self.options())}"
             )
         return size
+
+    def count_of(self, what: str, value: int | str) -> int:
+        """A declaration's number of heads, or its rank: as it is, or an option's value."""
+        found = self.options().get(value) if isinstance(value, str) else value
+        if isinstance(found, bool) or not isinstance(found, int) or found < 1:
+            raise UnitError(
+                f"{what}={value!r}: expected a whole number of 1 or more, or the name of an option "
+                f"that is one of {tuple(self.options())}"
+            )
+        return found
 
     def bind(self, graph: Graph, parameters: Mapping[str, torch.Tensor]) -> Self:
         """The same unit with values for its parameters: its `step` computes on tensors.
@@ -432,7 +376,8 @@ class Unit:
 class Map:
     """An affine map as used: its operands, and the keys of its parameters.
 
-    weights[i] is the key of the matrix (size, operands[i].size); bias is None where there is none.
+    weights[i] is the key of the matrix (size, operands[i].size), with several heads (heads, size /
+    heads, operands[i].size / heads); bias is None where there is none.
     """
 
     name: str
@@ -445,23 +390,31 @@ class Map:
 class Graph:
     """One step of a unit at given sizes.
 
-    nodes: every value that the new states depend on, in the order in which `step` made them.
+    inputs: x first. nodes: every value that the new states depend on, in the order in which `step`
+    made them.
     maps: by affine node. names: the local names of `step`, for those nodes that have one.
-    parameters: key -> shape, in the order of use. derived: what `of_graph` remembers.
+    parameters: key -> shape, in the order of use. masks: see `onegate.lowering.masks`.
+    derived: what `of_graph` remembers.
     """
 
     unit: Unit
     input_size: int
     hidden_size: int
     bias: bool
-    input: Value
+    inputs: tuple[Value, ...]
     states: tuple[Value, ...]
     results: tuple[Value, ...]
     nodes: tuple[Value, ...]
     maps: Mapping[Value, Map]
     names: Mapping[Value, str]
     parameters: Mapping[str, tuple[int, ...]]
+    masks: tuple[str, ...] = ()
     derived: dict[object, Any] = field(default_factory=dict, init=False, repr=False)
+
+    @property
+    def input(self) -> Value:
+        """x."""
+        return self.inputs[0]
 
     def parameter_count(self) -> int:
         """How many numbers are learned in one layer and direction."""
@@ -498,12 +451,39 @@ class _Bound:
         if isinstance(declared, Fit) and declared.name not in self.maps:
             return operands[0]
         used = self.maps[declared.name]
+        if declared.rank is not None:
+            low = [self.maps[inner.name].weights[0] for inner in used.operands]
+            operands = tuple(self._times(key, v) for key, v in zip(low, operands, strict=True))
         total = None if used.bias is None else self.parameters[used.bias]
         for key, operand in zip(used.weights, operands, strict=True):
-            product = operand @ self.parameters[key].mT
+            product = self._times(key, operand)
             total = product if total is None else total + product
         assert total is not None
         return total
 
+    def _times(self, key: str, operand: torch.Tensor) -> torch.Tensor:
+        matrix = self.parameters[key]
+        if matrix.dim() < 3:
+            return operand @ matrix.mT
+        shares = operand.unflatten(-1, (matrix.shape[0], 1, -1))  # (..., heads, 1, columns)
+        product: torch.Tensor = shares @ matrix.mT
+        return product.flatten(-3)
+
     def vector(self, declared: Vector) -> torch.Tensor:
         return self.parameters[declared.name]
+
+    def norm(self, declared: Norm, operands: tuple[torch.Tensor, ...]) -> tuple[torch.Tensor, ...]:
+        results = []
+        for place, operand in enumerate(operands):
+            others = operands[:place] + operands[place + 1 :]
+            result = OPERATIONS[declared.operation].compute(operand, declared.eps, *others)
+            gain, shift = (self.parameters.get(key) for key in norm_keys(declared, operands, place))
+            result = result if gain is None else gain * result
+            results.append(result if shift is None else result + shift)
+        return tuple(results)
+
+
+def norm_keys(declared: Norm, operands: tuple[Any, ...], place: int) -> tuple[str, str]:
+    """The keys of gain and shift; of several operands each has its own."""
+    number = f"_{place + 1}" if len(operands) > 1 else ""
+    return f"{declared.key()}.gain{number}", f"{declared.key()}.shift{number}"

@@ -50,7 +50,7 @@ class Notation:
             if result.args:
                 owner.setdefault(result, state)
         claims = Counter(graph.names.values())
-        taken = {graph.input.name, *graph.unit.states}
+        taken = {*graph.unit.inputs, *graph.unit.states}
         names: dict[Value, Name] = {}
         for node in graph.nodes:
             local = graph.names.get(node, "")
@@ -96,6 +96,16 @@ def plain_symbol(name: str, time: str = "", tilde: bool = False) -> str:
     letter, line, below = name.partition("_")
     accent = "\N{COMBINING TILDE}" if tilde else ""
     return f"{letter}{accent}{line}{below}{time}"
+
+
+def vector_name(vector: Value) -> str:
+    """Of a learned vector; gain and shift of the norm N_f are gamma_f and beta_f."""
+    norm, _, kind = vector.name.rpartition(".")
+    if not norm:
+        return vector.name
+    letter, _, number = kind.partition("_")
+    greek = {"gain": "gamma", "shift": "beta"}[letter]
+    return "_".join(filter(None, (greek, norm.removeprefix("N_"), number)))
 
 
 def matrix_name(used: Map) -> str:

@@ -40,7 +40,7 @@ class Retention:
 
 
 def gates(graph: Graph) -> tuple[Value, ...]:
-    """The sigmoids g that multiply something, as g or as 1 - g.
+    """The sigmoids g that multiply something, as g, as 1 - g, or divided by something (minLSTM).
 
     Sigmoids whose arguments differ by a number only (JANET) are one gate.
 
@@ -49,7 +49,7 @@ def gates(graph: Graph) -> tuple[Value, ...]:
     """
     found: dict[frozenset[tuple[tuple[Value, ...], float]], Value] = {}
     for node in graph.nodes:
-        if node.op != "mul" or any(a.size is None for a in node.args):
+        if node.op not in ("mul", "div") or any(a.size is None for a in node.args):
             continue
         for factor in node.args:
             gate = _gate(_expand(factor))

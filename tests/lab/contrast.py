@@ -9,13 +9,15 @@ _SCRIPT = """(() => {
     const [r, g, b] = color.match(/[0-9.]+/g).map(Number).map(v => v / 255)
       .map(v => v <= 0.04045 ? v / 12.92 : ((v + 0.055) / 1.055) ** 2.4);
     return 0.2126 * r + 0.7152 * g + 0.0722 * b };
-  const ground = e => { for (; e; e = e.parentElement) {
-    const color = getComputedStyle(e).backgroundColor;
-    if (color !== 'rgba(0, 0, 0, 0)') return luminance(color) } };
+  // Grounds that let others through lie on them.
+  const ground = e => {
+    const [r, g, b, a = 1] = getComputedStyle(e).backgroundColor.match(/[0-9.]+/g).map(Number);
+    if (a === 1 || !e.parentElement) return [r, g, b];
+    return ground(e.parentElement).map((below, i) => below + a * ([r, g, b][i] - below)) };
   const found = {};
   for (const e of document.querySelectorAll('SELECTORS')) {
     const style = getComputedStyle(e), color = e.ownerSVGElement ? style.fill : style.color;
-    const ink = luminance(color), paper = ground(e);
+    const ink = luminance(color), paper = luminance(`rgb(${ground(e)})`);
     const [high, low] = ink > paper ? [ink, paper] : [paper, ink];
     const what = [e.tagName, e.getAttribute('class') ?? '', color, paper].join(' ');
     found[what] = (high + 0.05) / (low + 0.05) }

@@ -7,12 +7,14 @@ import itertools
 from pathlib import Path
 
 import pytest
+import torch
 
 from onegate.lab import compare, tasks
 from onegate.lab.archive import comparisons
 from onegate.lab.compare import Request
 from onegate.lab.recipes import Recipe, RecipeError, override, recipe
-from onegate.lab.runs import Comparison, RunError, RunFolder, run_name
+from onegate.lab.runs import ComparedUnit, Comparison, Run, RunError, RunFolder, run_name
+from onegate.lab.significance import welch
 from onegate.lab.sweep import estimates
 from onegate.lab.train.loop import Trainer
 from onegate.lab.train.models import build, count_parameters
@@ -51,6 +53,49 @@ def test_every_unit_runs_with_every_seed_and_the_table_is_stored(tmp_path: Path)
     (table,) = tmp_path.glob("comparison-*.csv")
     rows = list(csv.DictReader(table.read_text().splitlines()))
     assert [float(r["test_mse"]) for r in rows] == [row.mean for row in made.units]
+    assert float(rows[1]["p_against_first"]) == made.chances[1]
+
+
+def test_times_are_measured_with_the_threads_of_the_runs(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    used: list[int] = []
+    measure = estimates.seconds_per_update
+
+    def watched(trainers: list[Trainer]) -> list[float]:
+        used.append(torch.get_num_threads())
+        return measure(trainers)
+
+    monkeypatch.setattr(estimates, "seconds_per_update", watched)
+    before = torch.get_num_threads()
+    made = compare.compare(ASKED, tmp_path / "one", threads=1)
+    monkeypatch.setattr("onegate.lab.sweep.plan.cores", lambda: 12)
+    compare.prepare(ASKED, tmp_path / "usual")  # four runs, three cores for each
+    compare.prepare(ASKED, tmp_path / "one")  # begun with one thread: it goes on so
+    assert used == [1, 3, 1]
+    assert made.threads == 1
+    threads = {Run.read(tmp_path / "one" / n).machine["threads"] for n in made.units[0].runs}
+    assert threads == {1}
+    assert torch.get_num_threads() == before
+
+
+def test_a_busy_machine_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of 20 core-seconds between two looks 15 were busy, next to none of them ours."""
+    looks = iter([(100.0, 200.0), (115.0, 220.0)])
+    monkeypatch.setattr(estimates, "busy_cores", lambda: next(looks))
+    monkeypatch.setattr("time.process_time", lambda: 1.0)
+    assert compare.prepare(ASKED, tmp_path)[0].busy == 0.75
+    monkeypatch.setattr(estimates, "busy_cores", lambda: None)
+    assert compare.prepare(ASKED, tmp_path)[0].busy is None
+
+
+def test_seeds_are_tested_against_the_first_unit() -> None:
+    def row(*values: float) -> ComparedUnit:
+        return ComparedUnit("mgu", 8, values, 1.0, 10, 10, ())
+
+    made = Comparison("adding", "tuned", "units", "test_mse", (row(1, 2, 3), row(4, 6, 8), row(1)))
+    assert made.chances == (None, welch([1, 2, 3], [4, 6, 8]), None)
+    assert [r["p_against_first"] for r in made.content()["units"]] == list(made.chances)
 
 
 def test_finished_runs_are_not_run_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -12,6 +12,9 @@ from onegate.lab import documents
 from onegate.lab.archive import finished_runs
 from onegate.lab.bench import markdown
 from onegate.lab.cli import main
+from onegate.lab.report.groups import grouped
+from onegate.lab.tasks import TASKS
+from onegate.lab.tasks.base import Study
 from tests.lab.report import synthetic
 
 REPOSITORY = Path(__file__).parents[2]
@@ -79,7 +82,7 @@ def test_runs_are_kept_and_their_figures_drawn(
     assert main(["report", "results", "-o", "report"]) == 0
     Path("README.md").touch()
     Path("docs", "figures").mkdir(parents=True)
-    names = [path.stem for path in Path("report", "figures").glob("*.svg")]
+    names = [path.stem for path in Path("report", "figures").glob("adding-*.svg")]
     page = Path("docs", "reproduction.md")
     page.write_text("".join(f"![x](figures/{name}.svg)\n" for name in names))
     assert main(["results", "figures"]) == 0
@@ -98,3 +101,26 @@ def test_a_markdown_table_and_what_stands_below_it() -> None:
     assert markdown.table(["a", "b"], [["1", ""]], "Below.") == (
         "| a | b |\n| --- | --- |\n| 1 |  |\n\nBelow."
     )
+
+
+def test_a_task_brings_its_own_tables(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    synthetic.seeds(tmp_path, "adding", "paper", "mgu", [0.25])
+    study = Study("of my own", "paper", ("optimizer.lr",), units=("mgu",))
+    monkeypatch.setattr(TASKS["adding"], "studies", (study,))
+    made = documents.tables(tmp_path)
+    assert "as it is | 0.25" in made["of my own"]
+    assert "readings adding" not in made
+    names = [one.name for task in TASKS.values() for one in task.studies]
+    assert len(names) == len({*names})
+
+
+def test_the_name_of_every_kept_recipe_tells_what_ran() -> None:
+    """Nothing that the paper does not say hides under `paper`."""
+    kept = [run.recipe for run in finished_runs(REPOSITORY / "results" / "ptb.jsonl")]
+    assert {made.name for made in kept} == {"paper", "regularised", "tuned"}
+    for made in kept:
+        assert made.model.start_from_text == (made.name != "paper")
+    named = [g for g in grouped(finished_runs(REPOSITORY / "results")) if g.is_as_named]
+    ptb = {(g.recipe.name, g.unit, g.hidden_size) for g in named if g.task == "ptb"}
+    assert {("paper", unit, 400) for unit in ("mgu", "gru")} <= ptb
+    assert {("regularised", unit, 400) for unit in ("mgu", "gru")} <= ptb

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import importlib.metadata
 import json
 import pickle
@@ -17,7 +18,7 @@ from onegate.lab import plugins, recipes
 from onegate.lab.cli import main
 from onegate.lab.plugins import PluginError
 from onegate.lab.runs import Run, run_name
-from onegate.lab.sweep import estimates, local, make, place
+from onegate.lab.sweep import estimates, local, make, place, read_toml
 from onegate.lab.sweep import run as run_sweep
 from onegate.lab.sweep.cluster import Cluster
 from onegate.lab.sweep.preflight import ClusterError
@@ -257,6 +258,45 @@ def test_a_sweep_and_a_comparison_of_a_file(
     assert main(["compare", "own_first", *units, *OPTIONS, "--seeds", "1"]) == 0
     assert main(["gradients", "own_first", *units, "--plugin", "mine.py"]) == 0
     assert "Plain" in capsys.readouterr().out
+
+
+def test_a_grid_in_a_file_names_units_and_tasks_of_a_file_beside_it() -> None:
+    Path("grids").mkdir()
+    Path("mine.py").rename("grids/mine.py")
+    Path("grids/grid.toml").write_text(
+        'task = "mine.py:First"\nunits = ["mgu", "mine.py:Plain", "own_leaky"]\n'
+    )
+    made = read_toml(Path("grids/grid.toml")).recipes()
+    assert [(r.task, r.unit) for r in made] == [
+        ("own_first", unit) for unit in ("mgu", "Plain", "own_leaky")
+    ]
+    assert made[1].plugins == {
+        "grids/mine.py": hashlib.sha256(FILE.encode()).hexdigest(),
+    }
+
+
+def test_a_grid_names_a_class_that_is_not_there(capsys: pytest.CaptureFixture[str]) -> None:
+    Path("grid.toml").write_text('task = "mine.py:First"\nunits = ["mine.py:Nobody"]\n')
+    assert main(["sweep", "grid.toml"]) == 2
+    assert "mine.py has no class 'Nobody' that is a onegate.Unit" in capsys.readouterr().err
+
+
+def test_a_task_of_a_file_is_reproduced(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(estimates, "_SECONDS_A_MEASUREMENT", 0.0)
+    monkeypatch.setattr(local, "cores", lambda: 1)
+    for task in TASKS.values():  # ours take minutes
+        monkeypatch.setattr(task, "quick", ())
+    planned = f'quick = (Planned("default", {SMALL!r}),)'
+    Path("planned.py").write_text(
+        FILE.replace('name = "own_first"', f'name = "own_first"\n    {planned}').replace(
+            "import Task", "import Task\nfrom onegate.lab.tasks.base import Planned"
+        )
+    )
+    assert main(["reproduce", "--plugin", "planned.py", "--threads", "1"]) == 0
+    assert "2 runs left, " in capsys.readouterr().out
+    assert "own_first" in Path("report/index.html").read_text()
 
 
 NOTEBOOK = f"""

@@ -9,6 +9,11 @@ import torch
 from torch import Tensor
 from torch.nn.utils.rnn import PackedSequence
 
+from onegate.units import UNITS
+
+# Units that read nothing beside x, which layers can be called with alone.
+X_ALONE = [name for name, unit in UNITS.items() if unit.inputs == ("x",)]
+
 # Largest difference by dtype, relative and absolute.
 TOLERANCE = {torch.float64: 1e-9, torch.float32: 2e-5}
 

@@ -5,13 +5,26 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar, Final, Protocol, TypeVar
 
 import hypothesis.strategies as st
 
-from onegate.language import Affine, Fit, Graph, Unit, Vector, relu, sigmoid, tanh
+from onegate.language import (
+    Affine,
+    Fit,
+    Graph,
+    LayerNorm,
+    RMSNorm,
+    Unit,
+    Vector,
+    relu,
+    sigmoid,
+    tanh,
+)
+from onegate.ops import exp, log, silu, sqrt, square
 from onegate.tracing import trace
 
 CONSTANTS: Final = (1.0, -1.0, 0.5, 2.0, 0.0, 0.3)
@@ -23,12 +36,17 @@ UNARY: Final[dict[str, Callable[..., Any]]] = {
     "square": lambda a: a * a,
     "one minus": lambda a: 1 - a,
     "twice": lambda a: a + a,
+    "bell": lambda a: exp(-square(a)),
+    "log": lambda a: log(1 + a * a),
+    "sqrt": lambda a: sqrt(0.5 + square(a)),
+    "silu": silu,
 }
 BINARY: Final[dict[str, Callable[..., Any]]] = {
     "add": lambda a, b: a + b,
     "sub": lambda a, b: a - b,
     "mul": lambda a, b: a * b,
     "rest": lambda a, b: (1 - a) * b,
+    "ratio": lambda a, b: a / (1 + b * b),
 }
 TERNARY: Final[dict[str, Callable[..., Any]]] = {
     "keep and write": lambda g, a, b: (1 - g) * a + g * b,
@@ -46,7 +64,9 @@ WITH_CONSTANT: Final[dict[str, Callable[..., Any]]] = {
 }
 
 POINTWISE: Final = {"unary": (UNARY, 1), "binary": (BINARY, 2), "ternary": (TERNARY, 3)}
-KINDS: Final = (*POINTWISE, *3 * ("affine",), "constant", "vector", "relu", "fit")
+KINDS: Final = (
+    *POINTWISE, *3 * ("affine",), "constant", "vector", "relu", "fit", "norm", "heads", "rank",
+)  # fmt: skip
 
 T = TypeVar("T")
 
@@ -182,6 +202,21 @@ class _Draft:
                 i = self.place(self.likes[like])
                 step = lambda unit, v: relu(v[i] + getattr(unit, name))  # noqa: E731
                 self.append(step, self.likes[like], [i])
+        elif kind == "norm":
+            name, count = f"N{len(self.declared)}", self.choices.integer(1, 2)
+            # A vector of one element, or of equal ones, has no deviation but eps.
+            self.declared[name] = self.pick((LayerNorm, RMSNorm))(eps=0.1)
+            first = self.place()
+            size = self.values[first].size
+            both = [first, *(self.place(size) for _ in range(count - 1))]
+            norm = lambda unit, v: getattr(unit, name)[tuple(v[i] for i in both)][0]  # noqa: E731
+            self.append(norm, size, both)
+        elif kind in ("heads", "rank"):
+            place, like = self.place(), self.pick(likes)
+            count = math.gcd(self.values[place].size, self.likes[like]) if kind == "heads" else 2
+            name = self.declare("W_", Affine, like, bias=self.coin(), **{kind: count})
+            step = lambda unit, v: getattr(unit, name)[v[place]]  # noqa: E731
+            self.append(step, self.likes[like], [place])
         elif kind == "constant":
             f = WITH_CONSTANT[self.pick(list(WITH_CONSTANT))]
             self.pointwise(f, 1, self.pick(CONSTANTS))

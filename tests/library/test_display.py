@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import json
 import runpy
 from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
 
 import onegate
 from onegate import extras
@@ -40,6 +42,12 @@ def test_the_text_form_names_the_unit_once() -> None:
     assert "'mgu', 3, 4" in repr(onegate.Cell("mgu", 3, 4))
 
 
+def test_what_cannot_be_drawn_has_its_equations() -> None:
+    layer: Any = onegate.GRUD(3, 4)
+    assert layer._repr_svg_() is None
+    assert r"\gamma_{x,t}" in layer._repr_html_()
+
+
 @pytest.mark.parametrize("name", ["own_unit", "drop_in"])
 def test_examples_run(name: str, capsys: pytest.CaptureFixture[str]) -> None:
     before = dict(onegate.UNITS)
@@ -49,3 +57,24 @@ def test_examples_run(name: str, capsys: pytest.CaptureFixture[str]) -> None:
         onegate.UNITS.clear()
         onegate.UNITS.update(before)
     assert capsys.readouterr().out
+
+
+def test_recurrent_ppo_learns_the_same_both_ways(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """In float64: in float32 one rounding may turn a drawn action, and all that follows."""
+    train = runpy.run_path(str(EXAMPLES / "recurrent_ppo.py"))["train"]
+    train.__globals__.update(STEPS=40, CARTS=6, HIDDEN=9)
+    torch.set_default_dtype(torch.float64)
+    try:
+        whole, stepping = (train(way, 0, 3)[0] for way in (True, False))
+        files = [f"--figure={tmp_path / 'c.svg'}", f"--json={tmp_path / 'c.json'}"]
+        train.__globals__["main"](["--seeds=1", "--rollouts=1", *files])
+    finally:
+        torch.set_default_dtype(torch.float32)
+    assert len(set(whole)) == 3
+    assert whole == stepping
+    assert "times the updates a second" in capsys.readouterr().out
+    assert (tmp_path / "c.svg").read_text().rstrip().endswith("</svg>")
+    rows = json.loads((tmp_path / "c.json").read_text())["rows"]
+    assert [len(row["curves"]) for row in rows] == [1, 1]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from dataclasses import FrozenInstanceError
 from typing import Any
 
 import numpy as np
@@ -33,11 +34,7 @@ MISUSE: dict[str, tuple[Callable[..., Any], str]] = {
         r"'add' needs operands of one size, got 3 \(x\) and 2 \(h\)",
     ),
     "product of two sizes": (lambda self, x, h: self.W[h, x] * x, "'mul' needs operands of one"),
-    "division": (lambda self, x, h: self.W[h, x] / 2, "division is not in .* such as 0.5"),
-    "division of a number": (
-        lambda self, x, h: 1 / self.W[h, x],
-        "division is not in the language",
-    ),
+    "whole division": (lambda self, x, h: self.W[h, x] // 2, "division with a remainder is not"),
     "power": (lambda self, x, h: self.W[h, x] ** 2, r"a power is not .* such as f \* f"),
     "matrix product": (lambda self, x, h: h @ h, "a matrix product is not .* declare a map"),
     "index": (lambda self, x, h: h[0], "unknown operation"),
@@ -50,17 +47,21 @@ MISUSE: dict[str, tuple[Callable[..., Any], str]] = {
         lambda self, x, h: h if h else self.W[h, x],
         "a branch on values is not .* mix by a gate",
     ),
-    "absolute value": (lambda self, x, h: abs(h), "unknown operation"),
+    "rounding": (lambda self, x, h: round(h), "type Value doesn't define __round__"),
     "torch function": (lambda self, x, h: torch.exp(h), "unknown operation torch 'exp'"),
     "numpy function": (lambda self, x, h: np.exp(h), "unknown operation numpy 'exp'"),
     "numpy's tanh": (lambda self, x, h: np.tanh(h), "numpy's tanh .* use onegate.tanh"),
     "torch's tanh": (lambda self, x, h: torch.tanh(h), "torch's tanh .* use onegate.tanh"),
-    "math function": (lambda self, x, h: h * math.exp(h), "unknown operation"),
-    "method of a tensor": (lambda self, x, h: h.exp(), "no attribute 'exp'"),
+    "math function": (lambda self, x, h: h * math.exp(h), "Python's math.* onegate's functions"),
+    "method of a tensor": (lambda self, x, h: h.exp(), r"write onegate.exp\(h\), not h.exp\(\)"),
+    "another method of a tensor": (lambda self, x, h: h.roll(1), "no attribute 'roll'"),
+    "map that is called": (lambda self, x, h: self.W(h, x), r"W is applied in brackets, W\[h, x\]"),
+    "division by zero": (lambda self, x, h: self.W[h, x] / 0, "a division by 0"),
+    "infinity": (lambda self, x, h: h * float("inf"), "inf is not a value"),
     "a tensor": (lambda self, x, h: h + torch.ones(2), "Tensor is not a value"),
     "a tensor in front": (lambda self, x, h: torch.ones(2) + h, "unknown operation torch 'add'"),
     "a string": (lambda self, x, h: h + "one", "str is not a value"),
-    "a truth value": (lambda self, x, h: h + True, "bool is not a value"),
+    "a truth value": (lambda self, x, h: h + True, "True is not a value"),
     "map of a number": (lambda self, x, h: self.W[h, 1.0], "W maps vectors, got the number 1.0"),
     "map applied twice": (
         lambda self, x, h: self.W[h, x] * self.W[x],
@@ -108,6 +109,10 @@ class TestDefinition:
         with pytest.raises(UnitError, match="x is the input"):
             unit(lambda self, x: x, states=("x",))
 
+    def test_a_state_before_the_input(self) -> None:
+        with pytest.raises(UnitError, match=r"h is a state; write step\(self, x, h\)"):
+            unit(lambda self, h, x: tanh(self.W[h, x]))
+
     def test_two_states_of_one_name(self) -> None:
         with pytest.raises(UnitError, match="each has its own name"):
             unit(lambda self, x, a, b: (a, b), states=("h", "h"))
@@ -140,6 +145,27 @@ class TestDefinition:
         with pytest.raises(UnitError, match=r"width = 3 is no option .* write width: int = 3"):
             unit(lambda self, x, h: h, width=3)
 
+    def test_an_option_of_a_base_without_its_type(self) -> None:
+        class Wide(Unit):
+            W = Affine()
+            factor: float = 0.5
+
+            def step(self, x: Any, h: Any) -> Any:
+                return self.factor * self.W[h, x]
+
+        with pytest.raises(UnitError, match=r"factor = 2.0 is no option .* factor: float = 2.0"):
+            type("Wider", (Wide,), {"factor": 2.0})
+        assert (
+            type("Wider", (Wide,), {"factor": 2.0, "__annotations__": {"factor": "float"}})().factor
+            == 2.0
+        )
+        assert type("Same", (Wide,), {})() != Wide()
+        assert type("Same", (Wide,), {})(factor=3.0).factor == 3.0
+
+    def test_a_class_in_the_place_of_a_map(self) -> None:
+        with pytest.raises(UnitError, match=r"Sample: write W = Affine\(\), not W = Affine"):
+            unit(lambda self, x, h: tanh(self.W[h, x]), W=Affine)
+
     def test_a_list_of_states(self) -> None:
         with pytest.raises(UnitError, match="step returns a list; return the states as a tuple"):
             unit(lambda self, x, h, c: [h, c], states=("h", "c"))
@@ -158,6 +184,14 @@ class TestDefinition:
             assert type(UNITS["defined_again"]) is second
         finally:
             UNITS.pop("defined_again", None)
+
+
+def test_a_unit_does_not_change() -> None:
+    for made, name in ((UNITS["mgu"], "states"), (UNITS["lstm"], "note"), (UNITS["scrn"], "alpha")):
+        with pytest.raises(FrozenInstanceError):
+            setattr(made, name, 1)
+        with pytest.raises(FrozenInstanceError):
+            delattr(made, name)
 
 
 def test_a_unit_without_values_says_how_to_get_them() -> None:

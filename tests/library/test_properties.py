@@ -21,14 +21,17 @@ from onegate.units import UNITS
 from tests.library.sample_unit import unit
 
 GATES = {
-    "simple": "", "irnn": "", "scrn": "",
+    "simple": "", "irnn": "", "scrn": "", "indrnn": "",
     "lstm": "f i o", "lstm_no_forget": "i o", "lstm_peephole": "i f o", "lstm_coupled": "f o",
     "lstm_nig": "f o", "lstm_nfg": "i o", "lstm_nog": "i f", "lstm_niaf": "i f o",
-    "lstm_noaf": "i f o", "lstm_cifg": "i o", "lstm_np": "f i o", "lstm_fgr": "i f o",
+    "lstm_noaf": "i f o", "lstm_cifg": "i o", "lstm_np": "f i o", "lstm_fgr": "i f o", "slstm": "o",
     "gru": "z r", "gru_cho": "z r", "gru_reset_after": "z r",
     "mut1": "z r", "mut2": "z r", "mut3": "z r",
     "mgu": "f", "mgu_gate_after": "f", "mgu1": "f", "mgu2": "f", "mgu3": "f",
-    "janet": "f", "ligru": "z", "mingru": "z",
+    "janet": "f", "ligru": "z", "mingru": "z", "minlstm": "f i",
+    "ugrnn": "g", "cfn": "f i", "cornn": "", "lem": "f g",
+    "lstm_layer_norm": "f i o", "gru_layer_norm": "z r", "gru_block": "r z", "gru_d": "z r",
+    "fastgrnn": "z -",  # the sigmoid of zeta has no name
 }  # fmt: skip
 
 # state, gate, bias and sign: +1 where a larger bias keeps more; then the gate that writes, if any.
@@ -53,18 +56,28 @@ KEPT: dict[str, tuple[str, str, str | None, int, str | None]] = {
     "janet": ("h", "f", "f.b", 1, None),
     "ligru": ("h", "z", "z.b", 1, None),
     "mingru": ("h", "z", "z.b", -1, None),
+    "ugrnn": ("h", "g", "g.b", 1, None),
+    "lstm_layer_norm": ("c", "f", "N_f.shift", 1, "N_i.shift"),
+    "gru_layer_norm": ("h", "z", "N_x.shift_1", -1, None),
+    "gru_block": ("h", "z", "z.b", -1, None),
+    "fastgrnn": ("h", "z", "b_z", 1, "nu"),
 }  # fmt: skip
 
 
 @pytest.mark.parametrize("name", UNITS)
 def test_gates(name: str) -> None:
     graph = trace(UNITS[name], 3, 2)
-    assert [graph.names[gate] for gate in gates(graph)] == GATES[name].split()
+    assert [graph.names.get(gate, "-") for gate in gates(graph)] == GATES[name].split()
 
 
 @pytest.mark.parametrize("name", UNITS)
 def test_retention(name: str) -> None:
     found = retention(trace(UNITS[name], 3, 2))
+    if name == "lem":  # two states, each with a gate of its own
+        assert [(kept.state, kept.keeps) for kept in found] == [
+            ("h", Bias("g.b", -1)), ("z", Bias("f.b", -1)),
+        ]  # fmt: skip
+        return
     if name not in KEPT:
         assert found == ()
         return

@@ -142,7 +142,7 @@ def test_tracing_leaves_a_profiler_in_place() -> None:
     try:
         trace(unit(lambda self, x, h: tanh(self.W[h, x])), 3, 2)
         with pytest.raises(UnitError):
-            trace(unit(lambda self, x, h: h / 2), 3, 2)
+            trace(unit(lambda self, x, h: h // 2), 3, 2)
         after = sys.getprofile()
     finally:
         sys.setprofile(before)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import ParamSpec, Protocol, TypeAlias, TypeVar
+from typing import Final, ParamSpec, Protocol, TypeAlias, TypeVar
 
 from torch import Tensor
 
@@ -26,9 +26,28 @@ class Direction:
     parameters: Mapping[str, Tensor]
 
 
+@dataclass(frozen=True, slots=True)
+class Further:
+    """What a run may have beside x, the directions and lengths.
+
+    extras: the inputs of the graph after x, each (T, B, its size).
+    reset: (T, B), True where the states start anew before the step; with one direction only.
+    initial: the states they start from then, each (its size,); zero by default.
+    all_states: the outputs are all states side by side, not the first alone.
+    recompute: keep nothing but the states for the backward pass, which computes the rest anew.
+    """
+
+    extras: tuple[Tensor, ...] = ()
+    reset: Tensor | None = None
+    initial: tuple[Tensor, ...] = ()
+    all_states: bool = False
+    recompute: bool = False
+
+
+NOTHING: Final = Further()
 # Outputs (T, B, D * n), and per direction the last states, each (B, size).
 Result: TypeAlias = tuple[Tensor, tuple[tuple[Tensor, ...], ...]]
-Run: TypeAlias = Callable[[Graph, Tensor, Sequence[Direction], Tensor | None], Result]
+Run: TypeAlias = Callable[..., Result]  # as `Engine.run`
 
 
 class Engine(Protocol):
@@ -45,12 +64,17 @@ class Engine(Protocol):
         """Why it cannot run `graph` on `x` (T, B, d), or None."""
 
     def run(
-        self, graph: Graph, x: Tensor, directions: Sequence[Direction], lengths: Tensor | None
+        self,
+        graph: Graph,
+        x: Tensor,
+        directions: Sequence[Direction],
+        lengths: Tensor | None,
+        further: Further = NOTHING,
     ) -> Result:
         """Runs a layer; the second direction, if there is one, goes backward in time.
 
         lengths: (B,), or None for T everywhere. Beyond its length a row's output is zero and its
-        states stand still.
+        states stand still. further: is given where it says anything.
         """
 
 

@@ -8,13 +8,15 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any, Final, TypeAlias
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor
+from torch.utils.checkpoint import checkpoint
 
-from onegate.engines.base import Direction, Engine
+from onegate.engines.base import NOTHING, Direction, Engine, Further
 from onegate.language import Graph, Value
 from onegate.lowering.stages import MapProduct, Projection, Stages, stages
 from onegate.ops import OPERATIONS
@@ -31,6 +33,7 @@ def run(
     x: Tensor,
     directions: Sequence[Direction],
     lengths: Tensor | None,
+    further: Further = NOTHING,
     watch: Watch | None = None,
 ) -> tuple[Tensor, tuple[tuple[Tensor, ...], ...]]:
     """All outputs (T, B, D * n), and per direction the last states, each (B, size).
@@ -40,15 +43,23 @@ def run(
     states stand still: so the last states are those at the length, and the backward direction
     starts at each row's own end.
     """
-    x, directions = _as_autocast(x, directions)
-    inside = None
+    x, directions, further = _as_autocast(x, directions, further)
+    inputs, inside = (x, *further.extras), None
     if lengths is not None:
         inside = (torch.arange(x.shape[0], device=x.device)[:, None] < lengths).unsqueeze(-1)
         # Padding may hold anything: a NaN there must not reach a gradient.
-        x = torch.where(inside, x, 0.0)
+        inputs = tuple(torch.where(inside, given, 0.0) for given in inputs)
+        if further.reset is not None:
+            further = replace(further, reset=further.reset & inside.squeeze(-1))
     passes = [
         _one_pass(
-            graph, x, direction, inside, place == 1, watch and functools.partial(watch, place)
+            graph,
+            inputs,
+            direction,
+            inside,
+            further,
+            place == 1,
+            watch and functools.partial(watch, place),
         )
         for place, direction in enumerate(directions)
     ]
@@ -59,29 +70,34 @@ def run(
 
 def _one_pass(
     graph: Graph,
-    x: Tensor,
+    inputs: tuple[Tensor, ...],
     direction: Direction,
     inside: Tensor | None,
+    further: Further,
     backward: bool,
     watch: Callable[[int, Values], None] | None = None,
 ) -> tuple[Tensor, tuple[Tensor, ...]]:
     """Outputs (T, B, n) in the order of time, and the states after the last step taken."""
     # torch.compile looks through the cache, and warns of it.
     schedule = (stages.__wrapped__ if torch.compiler.is_compiling() else stages)(graph)
-    parameters = direction.parameters
-    values = _known(graph, x, parameters)
+    steps = inputs[0].shape[0]
+    parameters = {key: _dense(value) for key, value in direction.parameters.items()}
+    values = _known(graph, inputs, parameters)
     sums = _before(schedule, values, parameters)
     over_time = [(n, values[n].unbind(0)) for n in schedule.given if _varies(values[n])]
     products = {
-        product: (_each_step(sums.get(product), x.shape[0]), _factors(product, parameters))
+        product: (_each_step(sums.get(product), steps), _factors(product, parameters))
         for product in schedule.step
         if isinstance(product, MapProduct)
     }
 
-    states, outputs = direction.start, []
-    for t in reversed(range(x.shape[0])) if backward else range(x.shape[0]):
+    def step(t: int, *states: Tensor) -> tuple[Tensor, ...]:
+        if further.reset is not None:
+            first = further.initial or [s.new_zeros(()) for s in states]
+            again = further.reset[t].unsqueeze(-1)
+            states = tuple(torch.where(again, i, s) for i, s in zip(first, states, strict=True))
         values.update(zip(graph.states, states, strict=True))
-        values.update((node, steps[t]) for node, steps in over_time)
+        values.update((node, each[t]) for node, each in over_time)
         for stage in schedule.step:
             if isinstance(stage, Value):
                 values[stage] = _pointwise(stage, values)
@@ -91,16 +107,23 @@ def _one_pass(
         if watch is not None:
             watch(t, values)
         new = tuple(values[result] for result in graph.results)
-        if inside is not None:
-            new = tuple(torch.where(inside[t], n, s) for n, s in zip(new, states, strict=True))
-        states = new
-        outputs.append(states[0])
+        if inside is None:
+            return new
+        return tuple(torch.where(inside[t], n, s) for n, s in zip(new, states, strict=True))
+
+    states, outputs = direction.start, []
+    for t in reversed(range(steps)) if backward else range(steps):
+        if further.recompute and torch.is_grad_enabled():
+            states = checkpoint(step, t, *states, use_reentrant=False, preserve_rng_state=False)
+        else:
+            states = step(t, *states)
+        outputs.append(torch.cat(states, -1) if further.all_states else states[0])
     return torch.stack(outputs[::-1] if backward else outputs), states
 
 
-def _known(graph: Graph, x: Tensor, parameters: Parameters) -> Values:
-    """The input, the numbers and the learned vectors."""
-    values: Values = {graph.input: x}
+def _known(graph: Graph, inputs: Sequence[Tensor], parameters: Parameters) -> Values:
+    """The inputs, the numbers and the learned vectors."""
+    values: Values = dict(zip(graph.inputs, inputs, strict=True))
     for node in graph.nodes:
         if node.op == "constant":
             values[node] = node.number
@@ -183,21 +206,32 @@ def _each_step(value: Tensor | None, steps: int) -> Sequence[Tensor | None]:
     return value.unbind(0) if value is not None and _varies(value) else [value] * steps
 
 
-def _as_autocast(x: Tensor, directions: Sequence[Direction]) -> tuple[Tensor, Sequence[Direction]]:
+def _dense(matrix: Tensor) -> Tensor:
+    """A map with heads as one matrix, zero outside of the blocks on its diagonal."""
+    return torch.block_diag(*matrix.unbind(0)) if matrix.dim() == 3 else matrix
+
+
+def _as_autocast(
+    x: Tensor, directions: Sequence[Direction], further: Further
+) -> tuple[Tensor, Sequence[Direction], Further]:
     """Everything in autocast's dtype where it is on; like torch's own, it leaves float64 alone."""
     kind = x.device.type
     if not torch.amp.is_autocast_available(kind) or not torch.is_autocast_enabled(kind):
-        return x, directions
+        return x, directions, further
     if x.dtype == torch.float64:
-        return x, directions
+        return x, directions, further
     dtype = torch.get_autocast_dtype(kind)
-    return x.to(dtype), [
+    directions = [
         Direction(
             tuple(state.to(dtype) for state in direction.start),
             {key: value.to(dtype) for key, value in direction.parameters.items()},
         )
         for direction in directions
     ]
+    extras, initial = (
+        tuple(t.to(dtype) for t in tensors) for tensors in (further.extras, further.initial)
+    )
+    return x.to(dtype), directions, replace(further, extras=extras, initial=initial)
 
 
 class _Reference:

@@ -11,8 +11,8 @@ from dataclasses import dataclass
 from typing import Final
 
 from onegate.language import Graph, Value
-from onegate.notation import Notation, bias_name, matrix_name, plain_symbol, symbol
-from onegate.ops import OPERATIONS
+from onegate.notation import Notation, bias_name, matrix_name, plain_symbol, symbol, vector_name
+from onegate.ops import OPERATIONS, is_norm
 
 # What each place of a spelling (see `onegate.ops`) takes without brackets, told by how tightly a
 # piece of text holds together.
@@ -115,11 +115,11 @@ class _Writer:
         style = self.style
         if name := self.notation.names.get(node):
             return _Piece(style.symbol(name.word, style.now, tilde=name.candidate), "atom")
-        if node.op in ("input", "state"):
-            time = style.now if node.op == "input" else style.before
+        if node.op in ("input", "mask", "state"):
+            time = style.before if node.op == "state" else style.now
             return _Piece(style.symbol(node.name, time), "atom")
         if node.op == "vector":
-            return _Piece(style.symbol(node.name), "atom")
+            return _Piece(style.symbol(vector_name(node)), "atom")
         return self.written_out(node)
 
     def written_out(self, node: Value) -> _Piece:
@@ -129,6 +129,10 @@ class _Writer:
         if node.op == "affine":
             return self._map(node)
         operands, spelling = node.args, self.style.spelling(node.op)
+        if is_norm(node.op):  # LN(a; b, c): a, with the statistics of all three
+            first, *others = (self.text(v).text for v in (operands[0], *operands[2:]))
+            together = f"{first}; {', '.join(others)}" if others else first
+            return _Piece(spelling.format(together), "atom")
         if node.op == "mul" and any(a.op == "constant" for a in operands):
             operands = tuple(sorted(operands, key=lambda a: a.op != "constant"))
             spelling = "{0:atom} {1:map}"  # 2 h

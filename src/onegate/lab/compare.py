@@ -6,7 +6,7 @@ import csv
 import hashlib
 import io
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Literal
@@ -30,7 +30,7 @@ class Request:
     """What is to be compared.
 
     settings: for the recipes of all units, as for `onegate train --set`. match: the same number
-        of hidden units, the parameters of the first unit, or the training time of the first unit.
+        of hidden neurons, the parameters of the first unit, or the training time of the first unit.
     """
 
     task: str
@@ -61,7 +61,8 @@ class Request:
 class Contender:
     """A unit as it will run: the recipe, its measured and estimated times, its parameters.
 
-    seconds: estimated for a whole run.
+    seconds: estimated for a whole run. threads: with which times were measured. busy: the share of
+        the cores that other processes took meanwhile, None where it is not known.
     """
 
     recipe: Recipe
@@ -69,20 +70,34 @@ class Contender:
     seconds: float
     parameters: int
     parameters_paper: int
+    threads: int | None = None
+    busy: float | None = None
 
 
-def prepare(request: Request, folder: Path) -> list[Contender]:
+def prepare(
+    request: Request,
+    folder: Path,
+    threads: int | None = None,
+    tell: Callable[[str], None] = lambda _: None,
+) -> list[Contender]:
     """Matches the units as asked, and measures the time of their updates in turns.
 
     Where the lengths of runs depend on it, the measurement is kept in `folder`: a comparison that
-    was interrupted goes on with the same lengths.
+    was interrupted goes on with the same lengths. threads: of each run, which are those of the
+    measurement too; without it as many as the runs of this comparison will have. tell: hears what
+    is being done.
     """
     asked = request.recipes()
+    tell(f"{request.task}: reading the data")
     task = tasks.load(asked[0])
     if request.match == "parameters":
         asked = match_parameters(asked, task)
+    each = [replace(recipe, seed=seed) for seed in request.seeds for recipe in asked]
+    threads = sweep.threads_of(each, sweep.place(folder), threads)
+    tell(f"{request.task}: measuring the time of updates")
     trainers = [Trainer(recipe, task) for recipe in asked]
-    seconds = estimates.seconds_per_update(trainers)
+    with estimates.computing_threads(threads), estimates.Others() as others:
+        seconds = estimates.seconds_per_update(trainers)
     if request.match == "time":
         asked = match_time(asked, _kept_pace(request, folder, seconds))
     contenders = []
@@ -95,6 +110,8 @@ def prepare(request: Request, folder: Path) -> list[Contender]:
                 estimates.whole_run(recipe, task, measured),
                 counts.hidden,
                 counts.paper,
+                threads,
+                others.share,
             )
         )
     return contenders
@@ -150,12 +167,18 @@ def _kept_pace(request: Request, folder: Path, measured: list[float]) -> list[fl
     return measured
 
 
-def compare(request: Request, folder: Path, threads: int | None = None) -> Comparison:
+def compare(
+    request: Request,
+    folder: Path,
+    threads: int | None = None,
+    prepared: Sequence[Contender] | None = None,
+) -> Comparison:
     """Runs every unit with every seed in `folder` as a sweep, and stores the table there.
 
-    threads: of each run, see `sweep.make`. Runs that are finished are not run again.
+    threads: of each run, see `sweep.make`. Runs that are finished are not run again. prepared: what
+    `prepare` gave, if it was called before.
     """
-    contenders = prepare(request, folder)
+    contenders = prepared or prepare(request, folder, threads)
     asked, seconds = zip(*runs(request, contenders), strict=True)
     outcome = sweep.run(sweep.make(asked, sweep.place(folder), threads), estimates=seconds)
     if outcome.failed:
@@ -203,7 +226,14 @@ def tabulate(request: Request, contenders: Sequence[Contender], folder: Path) ->
             )
         )
     made = Comparison(
-        request.task, request.recipe, request.match, metric, tuple(rows), request.settings
+        request.task,
+        request.recipe,
+        request.match,
+        metric,
+        tuple(rows),
+        request.settings,
+        contenders[0].threads,
+        contenders[0].busy,
     )
     store(made, folder, _stem(request))
     return made
@@ -228,12 +258,13 @@ def store(made: Comparison, folder: Path, stem: str) -> None:
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")
     writer.writerow(
-        ["unit", "hidden_size", "seeds", made.metric, "spread", "seconds_per_epoch",
-         "parameters", "parameters_paper"]
+        ["unit", "hidden_size", "seeds", made.metric, "spread", "p_against_first",
+         "seconds_per_epoch", "parameters", "parameters_paper"]
     )  # fmt: skip
-    for row in made.units:
+    for row, chance in zip(made.units, made.chances, strict=True):
         writer.writerow(
             [row.unit, row.hidden_size, len(row.metric_values), row.mean, row.spread,
-             row.seconds_per_epoch, row.parameters, row.parameters_paper]
+             "" if chance is None else chance, row.seconds_per_epoch, row.parameters,
+             row.parameters_paper]
         )  # fmt: skip
     files.write(folder / f"{stem}.csv", text.getvalue().encode())

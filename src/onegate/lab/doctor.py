@@ -16,7 +16,7 @@ import torch
 from onegate.engines import ENGINES
 from onegate.engines.cpu.native import Library, library
 from onegate.extras import EXTRAS
-from onegate.lab.data.files import complete, data_folders
+from onegate.lab.data.source_files import complete, data_folders
 from onegate.lab.data.sources import SOURCES
 from onegate.lab.train import machine
 from onegate.lowering.spec import FORMAT
@@ -80,7 +80,7 @@ def _processor() -> Iterator[Finding]:
         yield Finding(
             "processor", "OpenMP", ", ".join(runtimes), "hint",
             "several thread pools in one process fight for the cores; torch and the native engine "
-            "share one if the engine was built with the compiler of torch's kind (g++ on Linux)",
+            "share the first, another package has brought the second",
         )  # fmt: skip
 
 

@@ -15,79 +15,21 @@ A table stands between the lines `<!-- NAME -->` and `<!-- end NAME -->`; nothin
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Sequence
 from itertools import chain
 from pathlib import Path
-from typing import Any, Final
+from typing import Any
 
 from onegate import files
 from onegate.lab.archive import comparisons, finished_runs
 from onegate.lab.bench import markdown
 from onegate.lab.bench.markdown import PAIR, TITLES
 from onegate.lab.report import figures
+from onegate.lab.report.committed import REGULARISED
 from onegate.lab.report.groups import Group, display, grouped
 from onegate.lab.runs import Comparison
-from onegate.lab.tasks import TASKS
-
-
-@dataclass(frozen=True)
-class Study:
-    """Runs of a recipe with some fields replaced; `fixed` ones are the same in all of them.
-
-    size: hidden units, if the runs have several.
-    """
-
-    name: str
-    task: str
-    recipe: str
-    varied: tuple[str, ...]
-    fixed: Mapping[str, Any] = field(default_factory=dict)
-    units: tuple[str, ...] = PAIR
-    size: int | None = None
-
-
-# Penn TreeBank without what keeps its `paper` recipe from learning the text by heart.
-_PLAIN: Final = {"model.start_from_text": False, "optimizer.weight_decay": 0.0}
-_FORGET_BIAS = ("model.init", "model.init_value")
-STUDIES: Final = (
-    Study("readings adding", "adding", "paper", ("data.variant",)),
-    Study("halved rows", "mnist_rows", "flow", ("optimizer.lr",)),
-    Study("halved imdb", "imdb", "flow", ("optimizer.lr",)),
-    Study(
-        "readings", "imdb", "flow",
-        ("data.input", "data.scale", "data.long", "data.padding", "model.readout"),
-        {"length": 10.0}, ("mgu",),
-    ),
-    Study(
-        "overfitting", "ptb", "paper",
-        ("model.dropout", "optimizer.lr", "optimizer.weight_decay", "schedule.kind",
-         "schedule.factor", "schedule.start", "length"),
-        {"data.train": 300_000, "model.start_from_text": False}, ("mgu",),
-    ),
-    Study(
-        "overfitting 400", "ptb", "paper",
-        ("model.start_from_text", "optimizer.weight_decay", "length"), size=400,
-    ),
-    *(
-        Study(
-            f"lengths {epochs:g}", "adding", "tuned",
-            ("data.shortest", "data.longest", *_FORGET_BIAS), {"length": epochs},
-        )
-        for epochs in (12.0, 30.0)
-    ),
-    Study(
-        "permuted", "mnist_permuted", "tuned", (*_FORGET_BIAS, "optimizer.lr"), {"length": 2.0}
-    ),
-    Study("gate after rows", "mnist_rows", "tuned", (), units=("mgu", "mgu_gate_after")),
-    Study("gate after adding", "adding", "tuned", (), units=("mgu", "mgu_gate_after")),
-    Study(
-        "forget bias adding", "adding", "tuned", _FORGET_BIAS, {"length": 20.0}, ("mgu", "lstm")
-    ),
-    Study(
-        "forget bias rows", "mnist_rows", "tuned", _FORGET_BIAS, {"length": 5.0}, ("mgu", "lstm")
-    ),
-)  # fmt: skip
+from onegate.lab.tasks import TASKS, Task
+from onegate.lab.tasks.base import Study
 
 
 def write_tables(root: Path) -> list[Path]:
@@ -134,10 +76,11 @@ def tables(results: Path) -> dict[str, str]:
     }
     groups = grouped(finished_runs(results))
     made["results"] = _results(groups)
-    made["table 2"] = _table_2(groups, {})
-    made["table 2 plain"] = _table_2(groups, _PLAIN)
+    made["table 2"] = _table_2(groups, "paper")
+    made["table 2 regularised"] = _table_2(groups, "regularised")
     made["parameters"] = _parameters()
-    made |= {study.name: _study(groups, study) for study in STUDIES}
+    for task in TASKS.values():
+        made |= {study.name: _study(groups, task, study) for study in task.studies}
     for compared in comparisons(results):
         made[f"ranking {compared.task} {compared.match}"] = _ranking(compared)
     return made
@@ -171,18 +114,18 @@ def _results(groups: Sequence[Group]) -> str:
             stated = None if recipe == "tuned" else TASKS[task].find(unit, size, quantity)
             cells.append(stated.printed if stated else "")
         rows.append(cells)
-    headings = ["task, recipe", "units", "measure", "MGU", "GRU", "paper: MGU", "paper: GRU"]
-    return markdown.table(headings, rows)
+    headings = ["task, recipe", "neurons", "measure", "MGU", "GRU", "paper: MGU", "paper: GRU"]
+    return markdown.table(headings, rows, REGULARISED)
 
 
-def _table_2(groups: Sequence[Group], changed: Mapping[str, Any]) -> str:
-    """The paper's Table 2: perplexities on Penn TreeBank by number of hidden units."""
+def _table_2(groups: Sequence[Group], recipe: str) -> str:
+    """The paper's Table 2: perplexities on Penn TreeBank by number of hidden neurons."""
     quantities = ("valid_perplexity", "test_perplexity")
     (task,) = (task for task in TASKS.values() if task.sizes)
     ours: dict[tuple[str, int], Group] = {
         (group.unit, group.hidden_size): group
         for group in groups
-        if group.task == task.name and group.recipe.name == "paper" and _changes(group) == changed
+        if group.task == task.name and group.recipe.name == recipe and group.is_as_named
     }
     rows = []
     for size in task.sizes:
@@ -197,7 +140,7 @@ def _table_2(groups: Sequence[Group], changed: Mapping[str, Any]) -> str:
         rows.append(cells)
     pairs = [(quantity.split("_")[0], unit) for quantity in quantities for unit in PAIR]
     ours_and_paper = [[f"{part}, {display(unit)}: ours", "paper"] for part, unit in pairs]
-    return markdown.table(["hidden units", *chain.from_iterable(ours_and_paper)], rows)
+    return markdown.table(["hidden neurons", *chain.from_iterable(ours_and_paper)], rows)
 
 
 def _parameters() -> str:
@@ -209,15 +152,15 @@ def _parameters() -> str:
             counted = "not known" if papers is None else f"{papers:,}"
             cells = [task.short.lower(), f"{one.hidden_size} `{one.unit}`", f"{one.stated:,}"]
             rows.append([*cells, counted, f"{one.exact():,}"])
-    return markdown.table(["task", "units", "stated", "counted so", "exact"], rows)
+    return markdown.table(["task", "neurons", "stated", "counted so", "exact"], rows)
 
 
-def _study(groups: Sequence[Group], study: Study) -> str:
+def _study(groups: Sequence[Group], task: Task, study: Study) -> str:
     """One row for each setting of the fields that a study varies."""
     found: dict[tuple[tuple[str, Any], ...], dict[str, str]] = {}
     for group in groups:
         here = _changes(group)
-        if (group.task, group.recipe.name) != (study.task, study.recipe):
+        if (group.task, group.recipe.name) != (task.name, study.recipe):
             continue
         if study.size not in (None, group.hidden_size):
             continue
@@ -233,7 +176,7 @@ def _study(groups: Sequence[Group], study: Study) -> str:
             settings = ", ".join(f"`{path}={value}`" for path, value in varied)
             rows.append([settings or "as it is", *cells])
     headings = [f"{named}, with", *map(display, study.units)]
-    return markdown.table(headings, rows, f"Test {TASKS[study.task].metric.label}.")
+    return markdown.table(headings, rows, f"Test {task.metric.label}.")
 
 
 def _changes(group: Group) -> dict[str, Any]:
@@ -253,7 +196,7 @@ def _ranking(made: Comparison) -> str:
     seeds = len(made.units[0].metric_values)
     command = f"onegate compare {made.task} --recipe {made.recipe} --match {made.match}"
     return markdown.table(
-        ["unit", "hidden units", "parameters", f"test {metric.label}"],
+        ["unit", "hidden neurons", "parameters", f"test {metric.label}"],
         rows,
         f"`{command} --seeds {seeds} {asked}` with `--units` as above.",
     )

@@ -30,7 +30,11 @@ import torch
 from onegate import files
 from onegate.lab import recipes
 from onegate.lab.recipes import Recipe
+from onegate.lab.significance import welch
 from onegate.lab.train.checkpoints import Checkpoint, Checkpoints
+
+# A small trained run that comes with the package; docs/inspect.md has the command that made it.
+EXAMPLE = Path(__file__).parent / "example"
 
 State = Literal["running", "stopped", "failed", "done"]
 Metrics = Mapping[str, float]
@@ -60,9 +64,14 @@ _STATUS: dict[str, Any] = {
 }
 # All of a run folder but for its checkpoints.
 CONTENTS = {"recipe": _RECIPE, "machine": _MACHINE, "status": _STATUS, "metrics": [_LINE]}
+# The share of the cores that others take from which on a machine is called busy.
+BUSY = 0.2
 COMPARISON: dict[str, Any] = {
     **dict.fromkeys(("task", "recipe", "match", "metric"), str),
-    "settings?": [str],  # versions before this field had none
+    # Versions before these fields had none.
+    "settings?": [str],
+    "threads?": (None, int),
+    "busy?": (None, float),
     "units": [
         {
             "unit": str,
@@ -222,7 +231,6 @@ class RunFolder:
         return _read_status(path) if path.exists() else {}
 
     def is_done(self) -> bool:
-        """Whether the run is finished."""
         return bool(self.status().get("state") == "done")
 
     def result(self) -> dict[str, Any]:
@@ -234,7 +242,6 @@ class RunFolder:
         return dict(status["result"])
 
     def note_status(self, state: State, **more: Any) -> None:
-        """Replaces status.json."""
         files.write_json(self.path / "status.json", {"state": state, **more})
 
 
@@ -255,7 +262,6 @@ class WatchedFolder(RunFolder):
         return True
 
     def note_machine(self, machine: Mapping[str, Any]) -> list[str]:  # noqa: ARG002
-        """Nothing is noted."""
         return []
 
     def append_metrics(self, metrics: Metrics) -> None:
@@ -371,7 +377,7 @@ class Run:
     folder: where it was read; FILE/NAME for the run NAME that a file keeps.
     result: of a finished run: the metrics that count (`valid_*`, `test_*`), `update` (whose model
         it is), `seconds`, `seconds_per_epoch`, `time_shares` by phase, and `parameters` (of the
-        hidden unit), `parameters_paper` (the same as the paper counts), `parameters_total`.
+        recurrent layers), `parameters_paper` (the same as the paper counts), `parameters_total`.
     """
 
     folder: Path
@@ -450,8 +456,8 @@ class ComparedUnit:
     """One row of a comparison: a unit, its metric over seeds, its time and its parameters.
 
     metric_values: one per seed. seconds_per_epoch: median over measurements that took turns with
-        those of the other units. parameters, parameters_paper: of the hidden unit, counted
-        exactly and in the paper's way (None where the paper has none). runs: folder names.
+        those of the other units. parameters, parameters_paper: of the recurrent layers,
+        counted exactly and in the paper's way (None where the paper has none). runs: folder names.
     """
 
     unit: str
@@ -464,7 +470,6 @@ class ComparedUnit:
 
     @property
     def mean(self) -> float:
-        """Mean of the metric over seeds."""
         return sum(self.metric_values) / len(self.metric_values)
 
     @property
@@ -480,6 +485,8 @@ class Comparison:
     """Units on one task, as `onegate compare` stores them in comparison.json.
 
     settings: fields of the recipe that were replaced for all units, as `field=value`.
+    threads: with which times were measured, those of the runs. busy: the share of the machine's
+        cores that other processes took meanwhile; None where it is not known.
     """
 
     task: str
@@ -488,11 +495,26 @@ class Comparison:
     metric: str
     units: tuple[ComparedUnit, ...]
     settings: tuple[str, ...] = ()
+    threads: int | None = None
+    busy: float | None = None
+
+    @property
+    def chances(self) -> tuple[float | None, ...]:
+        """For each unit the p value of its difference from the first one, see `significance`."""
+        first, *others = self.units
+        return None, *(welch(first.metric_values, other.metric_values) for other in others)
+
+    def content(self) -> dict[str, Any]:
+        """What `write` stores, for JSON."""
+        rows = [
+            {**vars(unit), "mean": unit.mean, "spread": unit.spread, "p_against_first": chance}
+            for unit, chance in zip(self.units, self.chances, strict=True)
+        ]
+        return {**vars(self), "units": rows}
 
     def write(self, path: Path) -> None:
         """Stores the comparison."""
-        rows = [{**vars(unit), "mean": unit.mean, "spread": unit.spread} for unit in self.units]
-        files.write_json(path, {**vars(self), "units": rows})
+        files.write_json(path, self.content())
 
     @classmethod
     def read(cls, path: Path) -> Comparison:
@@ -512,4 +534,10 @@ class Comparison:
         if not rows or not all(row.metric_values for row in rows):
             raise RunError(f"{path} compares nothing; it was damaged or edited")
         named = {name: content[name] for name in ("task", "recipe", "match", "metric")}
-        return cls(**named, units=tuple(rows), settings=tuple(content.get("settings", ())))
+        return cls(
+            **named,
+            units=tuple(rows),
+            settings=tuple(content.get("settings", ())),
+            threads=content.get("threads"),
+            busy=content.get("busy"),
+        )

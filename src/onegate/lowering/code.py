@@ -8,13 +8,38 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterable
+from dataclasses import dataclass
 from typing import Any
 
+from onegate import ops
 from onegate.language import Builder, Value, in_order
+from onegate.ops import is_norm
+
+
+@dataclass(frozen=True, eq=False)
+class JointNorm:
+    """A norm over the elements of several vectors together.
+
+    centred: the vectors, after their mean was taken from them or not. scale: the reciprocal
+    deviation, by which each of them is multiplied.
+    """
+
+    op: str
+    vectors: tuple[Value, ...]
+    centred: tuple[Value, ...]
+    scale: Value
+
+    def results(self) -> tuple[Value, ...]:
+        return tuple(v * self.scale for v in self.centred)
 
 
 class StepBuilder(Builder):
     """Makes values, simplifying on the way."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.joint: dict[Value, JointNorm] = {}  # by result
+        self._norms: dict[object, JointNorm] = {}
 
     def leaf(self, op: str, name: str, size: int) -> Value:
         """An input, a state, a parameter vector, a new state or an incoming gradient."""
@@ -31,7 +56,32 @@ class StepBuilder(Builder):
         args = tuple(self.value(v) for v in operands)
         if op == "add" and (mix := self._lerp(*args)) is not None:
             return mix
+        if is_norm(op) and len(args) > 2:
+            return self._joint_norm(op, *args)
         return super().pointwise(op, *args)
+
+    def _joint_norm(self, op: str, vector: Value, eps: Value, *others: Value) -> Value:
+        """A norm over the elements of several vectors, which share all but the last operation."""
+        order = {made: place for place, made in enumerate(self.made.values())}
+        together = tuple(sorted((vector, *others), key=order.__getitem__))
+        norm = self._norms.get((op, together, eps))
+        if norm is None:
+            centred = together
+            if op == "layer_norm":
+                centre = self.mean_of(together, len(together))
+                centred = tuple(v - centre for v in together)
+            variance = self.mean_of([ops.square(v) for v in centred], len(together))
+            scale = 1 / self.pointwise("sqrt", variance + eps)
+            norm = self._norms[op, together, eps] = JointNorm(op, together, centred, scale)
+        result = norm.centred[together.index(vector)] * norm.scale
+        self.joint[result] = norm
+        return result
+
+    def mean_of(self, vectors: Iterable[Value], count: int) -> Value:
+        """The mean over the elements of `count` vectors, of which the others are zero."""
+        total = self.add(self.pointwise("mean", v) for v in vectors)
+        assert total is not None
+        return total * (1 / count)
 
     def add(self, terms: Iterable[Value]) -> Value | None:
         """The sum, None for no terms."""

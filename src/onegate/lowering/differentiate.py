@@ -11,7 +11,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from onegate.language import Graph, Value, in_order
-from onegate.lowering.code import StepBuilder, fuse
+from onegate.lowering.code import JointNorm, StepBuilder, fuse
 from onegate.ops import OPERATIONS
 
 
@@ -31,13 +31,13 @@ class StepCode:
 
     results: the new states. kept: terms of the forward step that are stored for the backward one;
     in the backward terms each stands as a leaf ("keep", its number), a new state as a leaf "next".
-    grads: of the old states (None: zero). grad_input: of the input outside the maps.
+    grads: of the old states (None: zero). grad_inputs: of the inputs outside the maps (None: none).
     """
 
     results: tuple[Value, ...]
     kept: tuple[Value, ...]
     grads: tuple[Value | None, ...]
-    grad_input: Value | None
+    grad_inputs: tuple[Value | None, ...]
     grad_vectors: tuple[tuple[str, Value], ...]
     maps: tuple[MapGradient, ...]
 
@@ -56,7 +56,7 @@ def step_code(graph: Graph) -> StepCode:
 def _term(builder: StepBuilder, graph: Graph, node: Value, terms: dict[Value, Value]) -> Value:
     if node.op == "constant":
         return builder.constant(node.number)
-    if node.op in ("input", "state", "vector"):
+    if node.op in ("input", "mask", "state", "vector"):
         assert node.size is not None
         return builder.leaf(node.op, node.name, node.size)
     args = tuple(terms[a] for a in node.args)
@@ -78,6 +78,7 @@ class _Backward:
         self.plain: dict[Value, list[Value]] = {}
         self.through: dict[Value, list[tuple[Value, str]]] = {}
         self.gradient: dict[Value, Value] = {}
+        self.waiting: dict[JointNorm, set[Value]] = {}  # results that are yet to be visited
         self.active = self._depending()
         for result, state in zip(results, graph.states, strict=True):
             assert state.size is not None
@@ -86,7 +87,7 @@ class _Backward:
             self._visit(term)
 
     def _depending(self) -> set[Value]:
-        """Values whose gradient is asked for: all but the constants."""
+        """Values whose gradient is asked for: all but constants and masks."""
         active: set[Value] = set()
         for term in self.forward:
             if term.op in ("input", "state", "vector") or any(o in active for o in term.operands):
@@ -103,10 +104,13 @@ class _Backward:
             assert term.size is not None
             gradients, weights = zip(*through, strict=True)
             total = self.b.product(gradients, weights, term.size, total)
-        if total is None:
-            return
-        self.gradient[term] = total
-        if term.op == "product":
+        if total is not None:
+            self.gradient[term] = total
+        if term in self.b.joint:
+            self._joint_norm(term, self.b.joint[term])
+        elif total is None:
+            pass
+        elif term.op == "product":
             self._product(term, total)
         elif term.op in OPERATIONS:
             derivative = OPERATIONS[term.op].derivative
@@ -119,16 +123,36 @@ class _Backward:
             if operand.op != "input" and operand in self.active:
                 self.through.setdefault(operand, []).append((g, key))
 
+    def _joint_norm(self, term: Value, norm: JointNorm) -> None:
+        """At the last result to be visited: a share of all gradients for each vector.
+
+        scale (g - mean g - y mean(g y)), over all vectors; the mean of g is left out for RMS.
+        """
+        self.waiting.setdefault(norm, {t for t in self.forward if self.b.joint.get(t) is norm})
+        self.waiting[norm].discard(term)
+        results = norm.results()
+        given = {y: self.gradient[y] for y in results if y in self.gradient}
+        if self.waiting[norm] or not given:
+            return
+        count = len(results)
+        slope = self.b.mean_of([g * y for y, g in given.items()], count)
+        mean = self.b.mean_of(given.values(), count) if norm.op == "layer_norm" else None
+        for vector, y in zip(norm.vectors, results, strict=True):
+            g = given.pop(y, None)  # a vector may be there twice
+            if mean is not None:
+                g = -mean if g is None else g - mean
+            self._give(vector, (-(y * slope) if g is None else g - y * slope) * norm.scale)
+
     def finish(self) -> StepCode:
         """Replaces forward terms in the gradients by what is stored, and gathers the results."""
         g = self.gradient
         grads = [self._of_leaf("state", s.name) for s in self.graph.states]
-        grad_input = self._of_leaf("input", self.graph.input.name)
+        grad_inputs = [self._of_leaf("input", i.name) for i in self.graph.inputs]
         biases = {m.bias for m in self.graph.maps.values()}
         learned = [t for t in self.forward if t.op in ("vector", "product") and t in g]
         vectors = [t for t in learned if t.op == "vector" and t.name not in biases]
         products = [t for t in learned if t.op == "product"]
-        roots = [t for t in (*grads, grad_input) if t is not None]
+        roots = [t for t in (*grads, *grad_inputs) if t is not None]
         roots += [g[v] for v in vectors]
         for p in products:
             roots += [g[p], *p.args]
@@ -140,7 +164,7 @@ class _Backward:
             results=tuple(forward[:count]),
             kept=tuple(forward[count:]),
             grads=tuple(None if t is None else new[t] for t in grads),
-            grad_input=None if grad_input is None else new[grad_input],
+            grad_inputs=tuple(None if t is None else new[t] for t in grad_inputs),
             grad_vectors=tuple((v.name, new[g[v]]) for v in vectors),
             maps=tuple(
                 MapGradient(
@@ -164,6 +188,7 @@ class _Store:
 
     def __init__(self, builder: StepBuilder, results: list[Value], graph: Graph) -> None:
         self.b = builder
+        self.joint = {*builder.joint, *(norm.scale for norm in builder.joint.values())}
         self.kept: list[Value] = []
         # A new state that is itself a leaf (a plain copy) is at hand anyway.
         self.next = {
@@ -187,7 +212,7 @@ class _Store:
             return term
         if term in self.next:
             return self.next[term]
-        if _is_kept(term) and self._is_forward(term):
+        if (_is_kept(term) or term in self.joint) and self._is_forward(term):
             if term not in self.kept:
                 self.kept.append(term)
             return self.b.leaf("keep", str(self.kept.index(term)), term.size or 0)

@@ -17,15 +17,16 @@ def program(graph: Graph) -> Program:
     """The program of `graph`."""
     code = step_code(graph)
     keys = {key: i for i, key in enumerate(graph.parameters)}
+    inputs = {given.name: i for i, given in enumerate(graph.inputs)}
     states = {s.name: i for i, s in enumerate(graph.states)}
     constants: dict[float, int] = {}
-    forward = _forward(code, keys, states, constants)
-    backward, maps = _backward(graph, code, keys, states, constants)
+    forward = _forward(code, _Assembler(keys, inputs, states, constants))
+    backward, maps = _backward(graph, code, _Assembler(keys, inputs, states, constants))
     kept = tuple(t.size or 0 for t in code.kept)
     sizes = tuple(s.size or 0 for s in graph.states)
     shapes = tuple(graph.parameters.values())
     return Program(
-        graph.input_size,
+        tuple(given.size or 0 for given in graph.inputs),
         sizes,
         shapes,
         kept,
@@ -37,10 +38,7 @@ def program(graph: Graph) -> Program:
     )
 
 
-def _forward(
-    code: StepCode, keys: dict[str, int], states: dict[str, int], constants: dict[float, int]
-) -> Code:
-    out = _Assembler(keys, states, constants)
+def _forward(code: StepCode, out: _Assembler) -> Code:
     for i, result in enumerate(code.results):
         out.deliver(result, "next", i)
     for i, term in enumerate(code.kept):
@@ -48,15 +46,10 @@ def _forward(
     return out.code()
 
 
-def _backward(
-    graph: Graph,
-    code: StepCode,
-    keys: dict[str, int],
-    states: dict[str, int],
-    constants: dict[float, int],
-) -> tuple[Code, tuple[MapSums, ...]]:
-    out = _Assembler(keys, states, constants)
-    lasting = ("input", "state", "next", "keep")  # leaves that stay readable for a whole chunk
+def _backward(graph: Graph, code: StepCode, out: _Assembler) -> tuple[Code, tuple[MapSums, ...]]:
+    keys = out.keys
+    # Leaves that stay readable for a whole chunk.
+    lasting = ("input", "mask", "state", "next", "keep")
     for m in code.maps:
         out.deliver_chunk(m.output)
         for operand in m.operands:
@@ -65,8 +58,9 @@ def _backward(
     zero = Builder().constant(0.0)
     for i, (state, grad) in enumerate(zip(graph.states, code.grads, strict=True)):
         out.deliver(zero if grad is None else grad, "grad_prev", i, state.size)
-    if code.grad_input is not None:
-        out.deliver(code.grad_input, "grad_input", 0, graph.input_size)
+    for i, (given, grad) in enumerate(zip(graph.inputs, code.grad_inputs, strict=True)):
+        if grad is not None:
+            out.deliver(grad, "grad_input", i, given.size)
     for key, term in code.grad_vectors:
         out.reductions.append((keys[key], term, graph.parameters[key][0]))
     built = out.code()
@@ -89,6 +83,7 @@ class _Assembler:
     """Orders terms into stages and gives each a slot."""
 
     keys: dict[str, int]
+    inputs: dict[str, int]
     states: dict[str, int]
     constants: dict[float, int]
     slots: list[Slot] = field(default_factory=list)
@@ -122,8 +117,8 @@ class _Assembler:
             return self.home[term]
         size = term.size or size
         match term.op:
-            case "input":
-                return self.slot("input", 0, size)
+            case "input" | "mask":
+                return self.slot("input", self.inputs[term.name], size)
             case "state":
                 return self.slot("prev", self.states[term.name], size)
             case "next":

@@ -3,7 +3,7 @@
 A `Program` holds a forward and a backward step. A step works on **slots**, places for one vector
 (a row of a batch) each. The space of a slot says whose memory it is and how long its value lives:
 
-    input       x at this step                          given
+    input       x at this step, and further inputs      given
     prev        the states before the step              given
     next        the states after it                     results; given to the backward step
     keep        what the forward step stores            results; given to the backward step
@@ -13,15 +13,17 @@ A `Program` holds a forward and a backward step. A step works on **slots**, plac
     constant    a number, as wide as whoever reads it wants; given
     grad_next   the gradient at the new states          given to the backward step
     grad_prev   the gradient at the old states          results of the backward step
-    grad_input  the gradient at x outside of the maps   a result of the backward step, if any
+    grad_input  the gradient at an input outside of the maps, a result of the backward step, if any
 
 What is given may not be written, and nothing is read before it is written. A step is a list of
 **stages**, done in order:
 
 - a run of pointwise instructions, dst = op(args), of the operations of `onegate.ops`, all operands
-  as wide as the result. `reduce` adds its operand to the gradient of a parameter, a vector;
+  as wide as the result; some are over all elements of a row. `reduce` adds its operand to the
+  gradient of a parameter, a vector;
 - a product, dst = init + sum of slot times matrix. The forward step multiplies by matrices
-  transposed, (rows x columns) from columns to rows; the backward step as they are. A product may
+  transposed, (rows x columns) from columns to rows; the backward step as they are. A matrix with
+  heads is so many of these, each from its share of the slot to its share of dst. A product may
   overwrite its init but none of its left-hand sides, which are read to the end.
 
 Every step writes all `next` (backward: all `grad_prev`, and `grad_input` if there is such a
@@ -46,13 +48,14 @@ same, with the same words. MGU with 3 inputs and 2 neurons, as `onegate units mg
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Final, NoReturn
 
 from onegate.ops import OPERATIONS
 
-FORMAT: Final = 2  # equals kFormat in csrc/program.h
+FORMAT: Final = 3  # equals kFormat in csrc/program.h
 SPACES: Final = (
     "input", "prev", "next", "keep", "temp", "chunk", "vector", "constant", "grad_next",
     "grad_prev", "grad_input",
@@ -131,11 +134,12 @@ class MapSums:
 class Program:
     """Forward and backward step.
 
-    states: their sizes; the first is the output. parameters: shapes, (rows, columns) or (size,).
+    inputs: their sizes, of x first. states: their sizes; the first is the output. parameters:
+    shapes, (size,), (rows, columns), or with heads (heads, rows of a head, columns of a head).
     kept: the sizes of what the forward step stores. keys: the parameters' names, for people.
     """
 
-    input: int
+    inputs: tuple[int, ...]
     states: tuple[int, ...]
     parameters: tuple[tuple[int, ...], ...]
     kept: tuple[int, ...]
@@ -147,8 +151,11 @@ class Program:
 
     def encode(self) -> list[int]:
         """The program as integers, in the order in which csrc/program.cpp reads them."""
-        shapes = [(*shape, 0)[:2] for shape in self.parameters]
-        out = [FORMAT, self.input, len(self.states), *self.states]
+        shapes = [
+            (*shape[1:], shape[0]) if len(shape) == 3 else (*(*shape, 0)[:2], 1)
+            for shape in self.parameters
+        ]
+        out = [FORMAT, len(self.inputs), *self.inputs, len(self.states), *self.states]
         out += [len(shapes), *(n for shape in shapes for n in shape)]
         out += [len(self.kept), *self.kept, len(self.constants)]
         for code in (self.forward, self.backward):
@@ -241,14 +248,17 @@ class _Reader:
         form = self.next("the format", 0, (1 << 31) - 1)
         if form != FORMAT:
             _refuse(f"the program has format {form}, this engine reads {FORMAT}")
-        self.input = self.width("the input's width")
+        inputs = self.next("the number of inputs", 1, _MAX_COUNT)
+        self.inputs = tuple(self.width("an input's width") for _ in range(inputs))
         states = self.next("the number of states", 1, _MAX_COUNT)
         self.states = tuple(self.width("a state's width") for _ in range(states))
         shapes = []
         for _ in range(self.count("the number of parameters")):
             rows = self.width("a parameter's rows")
             columns = self.next("a parameter's columns", 0, _MAX_WIDTH)
-            shapes.append((rows, columns) if columns else (rows,))
+            heads = self.next("a parameter's heads", 1, _MAX_COUNT if columns else 1)
+            shape = (rows, columns) if columns else (rows,)
+            shapes.append((heads, *shape) if heads > 1 else shape)
         self.shapes = tuple(shapes)
         kept = self.count("the number of kept values")
         self.kept = tuple(self.width("a kept value's width") for _ in range(kept))
@@ -263,7 +273,14 @@ class _Reader:
             left = len(self.code) - self.at
             _refuse(f"{left} integers are left over after the end of the program")
         made = Program(
-            self.input, self.states, self.shapes, self.kept, self.constants, forward, backward, maps
+            self.inputs,
+            self.states,
+            self.shapes,
+            self.kept,
+            self.constants,
+            forward,
+            backward,
+            maps,
         )
         _measure(made)
         return made
@@ -291,11 +308,16 @@ class _Reader:
                     _refuse("a map's bias does not fit its result")
                 once(bias)
             operands = []
+            heads = 0
             for _ in range(self.next("a map's number of operands", 1, _MAX_COUNT)):
                 slot = step.lasting("a map's operand")
                 matrix = self.parameter("a map's matrix")
-                if self.shapes[matrix] != (width, step.slots[slot].size):
+                if _outer(self.shapes[matrix]) != (width, step.slots[slot].size):
                     _refuse("a map's matrix does not fit its operand or result")
+                own = self.shapes[matrix][0] if len(self.shapes[matrix]) == 3 else 1
+                if heads not in (0, own):
+                    _refuse("a map's matrices differ in their heads")
+                heads = own
                 once(matrix)
                 operands.append((slot, matrix))
             maps.append(MapSums(output, bias, tuple(operands)))
@@ -346,8 +368,8 @@ class _StepReader:
                 _refuse(f"there is no constant {slot.index}")
             return
         what, widths = {
-            "input": ("input", (r.input,)),
-            "grad_input": ("input gradient", (r.input,)),
+            "input": ("input", r.inputs),
+            "grad_input": ("input gradient", r.inputs),
             "grad_next": ("state gradient", r.states),
             "grad_prev": ("state gradient", r.states),
             "prev": ("state", r.states),
@@ -428,7 +450,7 @@ class _StepReader:
         for _ in range(r.next("a product's number of terms", 1, _MAX_COUNT)):
             slot = self.readable("a product's operand")
             matrix = r.parameter("a product's matrix")
-            operand, shape = self.slots[slot], r.shapes[matrix]
+            operand, shape = self.slots[slot], _outer(r.shapes[matrix])
             needed = (result.size, operand.size)
             if shape != (needed[::-1] if self.backward else needed) or operand.space == "constant":
                 _refuse(f"matrix {matrix} does not fit its operand or result")
@@ -451,13 +473,31 @@ class _StepReader:
                 _refuse(f"kept value {i} is not written by the step")
 
 
+def _outer(shape: tuple[int, ...]) -> tuple[int, ...]:
+    """The shape of the whole matrix that a shape with heads stands for."""
+    return (shape[0] * shape[1], shape[0] * shape[2]) if len(shape) == 3 else shape
+
+
+def upgraded(code: Sequence[int]) -> list[int]:
+    """What an earlier version encoded, in today's format; anything else as it is."""
+    code = list(code)
+    if code[:1] != [2]:  # which had one input and no heads
+        return code
+    states = code[2] if len(code) > 2 else 0
+    at = 3 + states
+    count = code[at] if len(code) > at else 0
+    shapes = code[at + 1 : at + 1 + 2 * count]
+    with_heads = [n for i in range(0, len(shapes), 2) for n in (*shapes[i : i + 2], 1)]
+    return [3, 1, *code[1 : at + 1], *with_heads, *code[at + 1 + 2 * count :]]
+
+
 def _measure(p: Program) -> None:
     """Refuses a program whose sizes an engine could not add up."""
-    widths = [p.input, *p.states, *p.kept]
+    widths = [*p.inputs, *p.states, *p.kept]
     for code in (p.forward, p.backward):
         widths += [*(slot.size for slot in code.slots), *code.temps, *code.chunks]
     widths += [p.backward.slots[slot].size for m in p.maps for slot, _ in m.operands]
-    counts = [shape[0] * (shape[1] if len(shape) > 1 else 1) for shape in p.parameters]
+    counts = [math.prod(shape) for shape in p.parameters]
     products = [stage for stage in p.forward.stages if isinstance(stage, Product)]
     work = sum(counts[matrix] for stage in products for _, matrix in stage.terms)
     for amount, what in (

@@ -10,7 +10,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TypeAlias
 
-from onegate.language import POINTWISE, Graph, Value, of_graph
+from onegate.language import Graph, Value, of_graph
+from onegate.ops import OPERATIONS
 
 Operands: TypeAlias = tuple[Value, ...]
 Group: TypeAlias = tuple[Operands, bool]  # operands known before the loop; whether with biases
@@ -52,8 +53,8 @@ class Projection:
 class Stages:
     """What to compute before the loop, and what at each step, in order.
 
-    A `Value` in it is a pointwise operation. given: the values of `before`, and the input, that
-    the steps and the results use.
+    A `Value` in it is a pointwise operation or a norm. given: the values of `before`, and the
+    inputs, that the steps and the results use.
     """
 
     before: tuple[Projection | Value, ...]
@@ -84,7 +85,7 @@ def stages(graph: Graph) -> Stages:
     before: list[Group | Value] = []
     step: list[tuple[Group, Operands] | Value] = []
     for node in graph.nodes:
-        if node.op in POINTWISE:
+        if node.op in OPERATIONS:
             (step if node in recurrent else before).append(node)
         elif node.op == "affine":
             group = operands(node, late=False), graph.maps[node].bias is not None

@@ -8,14 +8,17 @@ from typing import Any, cast
 import torch
 from torch import Tensor
 
-from onegate import engines
-from onegate import language as expressions
+from onegate import engines, values
+
+
+class InputError(ValueError, RuntimeError):
+    """A layer was called with what it cannot take; torch's layers raise RuntimeError."""
 
 
 def positive(name: str, value: Any) -> int:
     """`value` as an int, if it is a whole number above 0."""
     try:
-        if (size := expressions.whole(name, value)) > 0:
+        if (size := values.whole(name, value)) > 0:
             return size
     except TypeError:
         pass
@@ -25,17 +28,22 @@ def positive(name: str, value: Any) -> int:
 def probability(name: str, value: Any) -> float:
     """`value` as a float, if it is within 0 and 1."""
     try:
-        if 0 <= (share := expressions.number(name, value)) <= 1:
+        if 0 <= (share := values.number(name, value)) <= 1:
             return float(share)
     except TypeError:
         pass
     raise ValueError(f"{name} is {value!r}, expected a probability from 0 to 1")
 
 
+def not_negative(name: str, value: Any) -> int:
+    """`value` as an int, if it is a whole number of 0 or more."""
+    return 0 if value is not False and value == 0 else positive(name, value)
+
+
 def has_bias(value: Any) -> bool:
     """`value`, if it is True or False; it stands where torch.nn.RNN has its nonlinearity."""
     _refuse_nonlinearity("bias", value, "True or False")
-    return expressions.flag("bias", value)
+    return values.flag("bias", value)
 
 
 def cell_device(value: Any) -> Any:
@@ -47,9 +55,8 @@ def cell_device(value: Any) -> Any:
 def _refuse_nonlinearity(name: str, value: Any, expected: str) -> None:
     if isinstance(value, str) and value in ("tanh", "relu"):
         raise TypeError(
-            f"{name} is {value!r}, expected {expected}; the nonlinearity of torch.nn.RNN is not an "
-            "argument here: onegate.SimpleRNN computes tanh, and "
-            'onegate.IRNN(..., init="uniform") relu'
+            f"{name} is {value!r}, expected {expected}; onegate.RNN and onegate.RNNCell alone take "
+            "a nonlinearity, where torch.nn's do"
         )
 
 
@@ -77,7 +84,7 @@ def check_tensor(name: str, value: Any) -> None:
 
 
 def check_input(x: Any, width: int, axes: str) -> None:
-    """Refuses an input that is not (axes, width), with or without its axis B, or is empty.
+    """Refuses an input that is not (axes, width), with or without its axis B, or has no step.
 
     axes: one letter each, such as "TB".
     """
@@ -88,30 +95,30 @@ def check_input(x: Any, width: int, axes: str) -> None:
     if len(shape) != len(axes) + 1:
         batched = ", ".join((*axes, str(width)))
         single = ", ".join((*axes.replace("B", ""), str(width)))
-        raise ValueError(
+        raise InputError(
             f"input is {_shape(x)}, expected ({batched}), or without a batch ({single})"
         )
     if shape[-1] != width:
-        raise ValueError(
+        raise InputError(
             f"input is {_shape(x)}, its last axis {shape[-1]} wide, expected input_size {width}; "
             f"pass {width} features, or set input_size={shape[-1]}"
         )
-    for axis, size in zip(axes, shape[:-1], strict=True):
-        if size == 0:
-            what = "no step (T = 0)" if axis == "T" else "an empty batch (B = 0)"
-            raise ValueError(f"input is {_shape(x)}: {what}, expected 1 or more; skip the call")
+    if "T" in axes and shape[axes.index("T")] == 0:
+        raise InputError(
+            f"input is {_shape(x)}: no step (T = 0), expected 1 or more; skip the call"
+        )
 
 
 def check_alike(name: str, value: Tensor, parameter: Tensor) -> None:
     """Refuses a tensor of another device or dtype than the parameters', unless autocast is on."""
     if value.device != parameter.device:
-        raise ValueError(
+        raise InputError(
             f"{name} is on {value.device}, the parameters are on {parameter.device}; "
             f"move it with .to({str(parameter.device)!r}), or the module with "
             f".to({str(value.device)!r})"
         )
     if value.dtype != parameter.dtype and not autocast(value):
-        raise ValueError(
+        raise InputError(
             f"{name} is {value.dtype}, the parameters are {parameter.dtype}; "
             f"convert it with .to({parameter.dtype}), or the module with .to({value.dtype})"
         )
@@ -137,13 +144,13 @@ def states(
         names = ", ".join(sizes)
         expected = f"one tensor, {names}" if len(sizes) == 1 else f"a tuple ({names})"
         got = "one tensor" if isinstance(hx, Tensor) else f"a {type(hx).__name__} of {len(given)}"
-        raise ValueError(f"hx is {got}, expected {expected}")
+        raise InputError(f"hx is {got}, expected {expected}")
     for (name, size), state in zip(sizes.items(), given, strict=True):
         shape = (*lead, size)
         if state.shape != shape:
             named = zip((*axes, f"size of {name}"), shape, strict=True)
             expected = ", ".join(f"{axis} {n}" for axis, n in named)
-            raise ValueError(f"hx: {name} is {_shape(state)}, expected ({expected})")
+            raise InputError(f"hx: {name} is {_shape(state)}, expected ({expected})")
         if state.dtype != like.dtype or state.device != like.device:
             check_alike(f"hx: {name}", state, like)
     return tuple(given)
@@ -154,20 +161,72 @@ def lengths(given: Any, x: Tensor) -> Tensor:
     steps, batch = x.shape[:2]
     value: Tensor = given if isinstance(given, Tensor) else torch.as_tensor(given)
     if value.is_floating_point() or value.is_complex() or value.dtype == torch.bool:
-        raise ValueError(f"lengths are {value.dtype}, expected whole numbers")
+        raise InputError(f"lengths are {value.dtype}, expected whole numbers")
     if value.shape != (batch,):
-        raise ValueError(
+        raise InputError(
             f"lengths are {_shape(value)}, expected one for each row of the batch: ({batch},)"
         )
     # While compiling the values are not known.
-    if not torch.compiler.is_compiling():
+    if batch and not torch.compiler.is_compiling():
         least, most = int(value.min()), int(value.max())
         if least < 1 or most > steps:
-            raise ValueError(
+            raise InputError(
                 f"lengths hold {least if least < 1 else most}, expected 1 to {steps}, the steps of "
                 "the input; " + ("leave empty rows out" if least < 1 else "pad the input further")
             )
     return value.to(x.device, torch.int64)
+
+
+def extras(
+    given: Any, sizes: Mapping[str, int], x: Tensor, axes: str, like: Tensor
+) -> tuple[Tensor, ...]:
+    """`given` by name, or the only one, each as (T, B, its size) for `x` (T, B, d).
+
+    sizes: of the inputs after x. axes: of the input as it came. A last axis of 1 stands for all
+    elements.
+    """
+    names = ", ".join(sizes)
+    if isinstance(given, Tensor) and len(sizes) == 1:
+        given = dict.fromkeys(sizes, given)
+    if not isinstance(given, Mapping) or set(given) != set(sizes):
+        got = tuple(given) if isinstance(given, Mapping) else given
+        if isinstance(given, Tensor):
+            got = "a tensor"
+        expected = f"a mapping of {names} to tensors" if sizes else "none: the unit reads x alone"
+        raise ValueError(f"extra is {got!r}, expected {expected}")
+    found = []
+    for name, size in sizes.items():
+        value = given[name]
+        check_tensor(f"extra: {name}", value)
+        lead = {"T": x.shape[0], "B": x.shape[1]}
+        shape = tuple(lead[axis] for axis in axes)
+        if value.shape[:-1] != shape or value.shape[-1] not in (1, size):
+            raise ValueError(f"extra: {name} is {_shape(value)}, expected {(*shape, size)}")
+        check_alike(f"extra: {name}", value, like)
+        value = _in_time(value, axes)
+        found.append(value.expand(*x.shape[:2], size))
+    return tuple(found)
+
+
+def reset(given: Any, x: Tensor, axes: str) -> Tensor:
+    """`given` as a tensor (T, B) of bool for `x` (T, B, d). axes: of the input as it came."""
+    check_tensor("reset", given)
+    if given.dtype != torch.bool:
+        raise ValueError(f"reset is {given.dtype}, expected torch.bool; convert it with .bool()")
+    lead = {"T": x.shape[0], "B": x.shape[1]}
+    shape = tuple(lead[axis] for axis in axes)
+    if given.shape != shape:
+        raise ValueError(
+            f"reset is {_shape(given)}, expected one for each step and row of the input: {shape}"
+        )
+    return _in_time(given, axes).to(x.device)
+
+
+def _in_time(value: Tensor, axes: str) -> Tensor:
+    """A tensor (*axes, ...) as (T, B, ...)."""
+    if axes == "T":
+        return value.unsqueeze(1)
+    return value.transpose(0, 1) if axes == "BT" else value
 
 
 def _shape(x: Tensor) -> str:

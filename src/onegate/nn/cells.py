@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any, TypeAlias, cast
 
 import torch
@@ -12,10 +13,11 @@ from torch.nn.utils.weight_norm import WeightNorm
 
 from onegate.display import DisplayedLayer
 from onegate.engines import NOT_RUN, Choice, choose, runner
-from onegate.engines.base import Direction
+from onegate.engines.base import NOTHING, Direction, Further
 from onegate.language import Graph, Unit, UnitError
 from onegate.nn import arguments
 from onegate.nn import init as initial
+from onegate.nn.forms import translate
 from onegate.tracing import trace
 from onegate.units import get
 
@@ -34,7 +36,6 @@ class Map(nn.Module):
     """The parameters of one affine map: a matrix per operand, and a bias."""
 
     def extra_repr(self) -> str:
-        """Names and shapes."""
         return ", ".join(f"{name} {tuple(p.shape)}" for name, p in self.named_parameters())
 
 
@@ -106,7 +107,13 @@ class Weights(nn.Module):
 
     def tensors(self) -> dict[str, Tensor]:
         """The parameters as they are now, by the keys of the graph."""
-        return {key: self._tensor(group, name) for key, group, name in self._places}
+        found = {}
+        for key, group, name in self._places:
+            owner = self._modules[group] if group else self
+            # The plain case at a tenth of getattr's cost; a parametrised weight is a property.
+            value = owner._parameters.get(name)  # type: ignore[union-attr]
+            found[key] = self._tensor(group, name) if value is None else value
+        return found
 
     def example(self) -> Tensor:
         """A tensor of the dtype and device of all parameters, also where there are none."""
@@ -118,7 +125,6 @@ class Weights(nn.Module):
     def _tensor(self, group: str, name: str) -> Tensor:
         owner = self._modules[group] if group else self
         assert owner is not None
-        # The plain case at a tenth of getattr's cost; a parametrised weight is a property.
         value = owner._parameters.get(name)
         if value is not None:
             return value
@@ -141,6 +147,14 @@ class Weights(nn.Module):
         super().__setstate__({**state, "graph": trace(*state["graph"])})  # type: ignore[no-untyped-call]
 
 
+def _named(extra: Any, sizes: Mapping[str, int]) -> Mapping[str, Tensor]:
+    """`extra` by name, if it is tensors; `arguments.extras` refuses anything else."""
+    if isinstance(extra, Tensor) and len(sizes) == 1:
+        return dict.fromkeys(sizes, extra)
+    is_named = isinstance(extra, Mapping) and all(isinstance(t, Tensor) for t in extra.values())
+    return extra if is_named else {}
+
+
 class Cell(DisplayedLayer, Weights):
     """One step of a recurrent unit, called as `torch.nn.GRUCell` (or LSTMCell).
 
@@ -148,6 +162,7 @@ class Cell(DisplayedLayer, Weights):
 
     input: (B, input_size) or (input_size,). hx: the state before the step, (B, hidden_size), or a
     tuple of all states for a unit that has several; zeros by default. Returns the same after it.
+    extra: what the unit reads beside x, as of a layer, without the axis of time.
 
     >>> cell = onegate.Cell("mgu", 28, 100)
     >>> h = cell(torch.randn(16, 28))
@@ -208,7 +223,7 @@ class Cell(DisplayedLayer, Weights):
         """The engine that the last call took, and why."""
         return self._choice
 
-    def forward(self, input: Tensor, hx: States | None = None) -> States:
+    def forward(self, input: Tensor, hx: States | None = None, *, extra: Any = None) -> States:
         """One step; shapes are those of the class."""
         arguments.check_input(input, self.graph.input_size, "B")
         batched = input.dim() == 2
@@ -223,14 +238,32 @@ class Cell(DisplayedLayer, Weights):
             axes, lead = (("B",), (x.shape[1],)) if batched else ((), ())
             start = arguments.states(hx, sizes, axes, lead, like)
             start = start if batched else tuple(state.unsqueeze(0) for state in start)
+        further = NOTHING
+        if extra is not None or len(self.graph.inputs) > 1:
+            widths = {i.name: i.size or 0 for i in self.graph.inputs[1:]}
+            extra = {name: t.unsqueeze(0) for name, t in _named(extra, widths).items()}
+            further = Further(arguments.extras(extra, widths, x, "TB" if batched else "T", like))
         directions = (Direction(start, parameters),)
         choice = choose(self.engine, self.graph, x, directions)
         if choice is not self._choice and not torch.compiler.is_compiling():
             self._choice = choice
-        _, (new,) = runner(choice)(self.graph, x, directions, None)
+        given = () if further is NOTHING else (further,)
+        _, (new,) = runner(choice)(self.graph, x, directions, None, *given)
         new = new if batched else tuple(state.squeeze(0) for state in new)
+        # Copies, not views: a state may be changed in place, and is contiguous.
+        new = tuple([state.clone(memory_format=torch.contiguous_format) for state in new])
         return new[0] if len(new) == 1 else new
 
+    def __getstate__(self) -> dict[str, Any]:
+        return {**super().__getstate__(), "_choice": None}  # as in layers
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        super().__setstate__({**state, "_choice": NOT_RUN})
+
+    def _load_from_state_dict(self, state_dict: Any, prefix: str, *others: Any) -> None:
+        if (problem := translate(state_dict, prefix, self.unit)) is not None:
+            others[-1].append(problem)
+        super()._load_from_state_dict(state_dict, prefix, *others)
+
     def extra_repr(self) -> str:
-        """The arguments that are not the defaults."""
         return ", ".join([*self._asked_for(), *(["bias=False"] if not self.bias else [])])

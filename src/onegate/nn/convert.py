@@ -1,59 +1,35 @@
-"""Layers from torch.nn's, and back where torch has the unit."""
+"""Layers, cells and models with torch.nn's recurrent layers to ours, and back."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from typing import Any, Final, NamedTuple
+import copy
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any, Final, TypeVar, overload
 
 import torch
 from torch import Tensor, nn
 
-from onegate.language import flag
-from onegate.nn.cells import Weights, compute_weights
+from onegate.nn.cells import Cell, Weights, compute_weights
+from onegate.nn.forms import FORMS, HINT, UNITS, blocks, form_of
 from onegate.nn.layers import Recurrent
-from onegate.nn.named import LAYERS
+from onegate.nn.named import CELLS, LAYERS
+from onegate.values import flag
+
+Model = TypeVar("Model", bound=nn.Module)
 
 
-class Block(NamedTuple):
-    """Where the rows of one gate in torch's stacked matrices go: keys of our parameters.
-
-    torch always keeps two biases. Where both have the same key they act as their sum.
-    """
-
-    weight_ih: str
-    weight_hh: str
-    bias_ih: str
-    bias_hh: str
-
-
-def _of_map(name: str) -> Block:
-    return Block(f"{name}.W", f"{name}.U", f"{name}.b", f"{name}.b")
-
-
-class Form(NamedTuple):
-    """A unit as torch has it: the module's class, its further arguments, the gates in its order."""
-
-    kind: type[nn.RNN | nn.LSTM | nn.GRU]
-    further: dict[str, Any]
-    blocks: tuple[Block, ...]
-
-
-_LSTM: Final = Form(nn.LSTM, {}, tuple(map(_of_map, ("i", "f", "c", "o"))))
-# GRU's candidate has a bias of its own inside the reset product.
-_GRU: Final = (_of_map("r"), _of_map("z"), Block("h.W", "U_h.U", "h.b", "U_h.b"))
-FORMS: Final[dict[str, Form]] = {
-    "simple": Form(nn.RNN, {"nonlinearity": "tanh"}, (_of_map("h"),)),
-    "irnn": Form(nn.RNN, {"nonlinearity": "relu"}, (_of_map("h"),)),
-    "lstm": _LSTM,
-    "lstm_np": _LSTM,
-    "gru_reset_after": Form(nn.GRU, {}, _GRU),
-}
-
-
+@overload
 def from_torch(
-    module: nn.RNN | nn.LSTM | nn.GRU, engine: str = "auto", *, values_only: bool = False
-) -> Recurrent:
-    """The layer that computes what `module` computes, with a copy of its weights.
+    module: nn.RNN | nn.LSTM | nn.GRU, engine: str = ..., *, values_only: bool = ...
+) -> Recurrent: ...
+@overload
+def from_torch(module: nn.RNNCellBase, engine: str = ..., *, values_only: bool = ...) -> Cell: ...
+@overload
+def from_torch(module: Model, engine: str = ..., *, values_only: bool = ...) -> Model: ...
+def from_torch(module: Any, engine: str = "auto", *, values_only: bool = False) -> Any:
+    """The layer or cell that computes what `module` computes, with a copy of its weights.
+
+    Of any other module that has such layers inside: a copy in which they are ours.
 
     A frozen weight stays frozen. Where two biases of torch become one it learns if either did.
 
@@ -62,82 +38,147 @@ def from_torch(
 
     >>> layer = onegate.from_torch(torch.nn.GRU(28, 100))
     """
+    if not isinstance(module, _THEIRS):
+        takes = "from_torch takes torch.nn.RNN, LSTM or GRU, their cells, or a model with them"
+        return _model(module, _THEIRS, lambda m: _from_torch(m, engine, values_only), takes)
+    return _from_torch(module, engine, values_only)
+
+
+def _from_torch(module: Any, engine: str, values_only: bool) -> Recurrent | Cell:
     unit = _unit_of(module)
     form = FORMS[unit]
-    _refuse_own_forward(module, form.kind)
+    is_cell = isinstance(module, nn.RNNCellBase)
+    _refuse_own_forward(module, form.cell if is_cell else form.kind)
     with torch.enable_grad():  # else a weight that is computed would seem frozen
         compute_weights(module)
-        theirs = {name: getattr(module, name) for name in module._flat_weights_names}
+        theirs = {name: getattr(module, name) for name in _names(module)}
     like = _checked(module, theirs, values_only)
-    layer = LAYERS[unit](
-        module.input_size,
-        module.hidden_size,
-        module.num_layers,
-        module.bias,
-        module.batch_first,
-        module.dropout,
-        module.bidirectional,
-        like.device,
-        like.dtype,
-        engine=engine,
-    )
+    layer: Recurrent | Cell
+    if is_cell:
+        sizes = module.input_size, module.hidden_size, module.bias
+        layer = CELLS[unit](*sizes, like.device, like.dtype, engine=engine)
+    else:
+        layer = LAYERS[unit](
+            module.input_size,
+            module.hidden_size,
+            module.num_layers,
+            module.bias,
+            module.batch_first,
+            module.dropout,
+            module.bidirectional,
+            module.proj_size,
+            like.device,
+            like.dtype,
+            engine=engine,
+        )
     ours = dict(layer.named_parameters())
     with torch.no_grad():
         for parameter in ours.values():
             parameter.zero_().requires_grad_(False)
         for name, tensor in theirs.items():
-            for key, _, rows in _blocks(name, tensor, form):
+            for key, _, rows in blocks(name, tensor, form):
                 ours[key].add_(rows)
                 if tensor.requires_grad:
                     ours[key].requires_grad_()
     return layer.train(module.training)
 
 
-def to_torch(layer: Recurrent, *, values_only: bool = False) -> nn.RNN | nn.LSTM | nn.GRU:
+@overload
+def to_torch(layer: Recurrent, *, values_only: bool = ...) -> nn.RNN | nn.LSTM | nn.GRU: ...
+@overload
+def to_torch(layer: Cell, *, values_only: bool = ...) -> nn.RNNCellBase: ...
+@overload
+def to_torch(layer: Model, *, values_only: bool = ...) -> Model: ...
+def to_torch(layer: Any, *, values_only: bool = False) -> Any:
     """The module of torch.nn that computes what `layer` computes, with a copy of its weights.
+
+    Of any other module that has layers or cells of ours inside: a copy in which they are torch's.
 
     A frozen weight stays frozen. values_only: as in `from_torch`.
     """
-    if not isinstance(layer, Recurrent):
-        raise TypeError(f"to_torch takes a layer of onegate, got {type(layer).__name__}")
-    form = FORMS.get(layer.unit.name)
+    if not isinstance(layer, (Recurrent, Cell)):
+        takes = "to_torch takes a layer or cell of onegate, or a model with them"
+        return _model(layer, (Recurrent, Cell), lambda m: _to_torch(m, values_only), takes)
+    return _to_torch(layer, values_only)
+
+
+def _to_torch(layer: Any, values_only: bool) -> nn.Module:
+    form = form_of(layer.unit)
     if form is None:
         raise ValueError(
             f"torch.nn has no layer of {layer.unit.name!r}, only of {', '.join(FORMS)}"
+            + (HINT if layer.unit.name in ("gru", "gru_cho") else "")
         )
     if layer.learn_initial_state:
         raise ValueError(
             "torch.nn has no learned initial state; convert a layer made with "
             "learn_initial_state=False, and pass the states as hx"
         )
-    _refuse_own_forward(layer, Recurrent)
+    _refuse_own_forward(layer, Cell if isinstance(layer, Cell) else Recurrent)
     with torch.enable_grad():  # as above
-        ours = {
-            f"{place}.{key}": tensor
-            for place, weights in layer.named_children()
-            if isinstance(weights, Weights)
-            for key, tensor in weights.tensors().items()
-        }
+        ours = _tensors(layer)
     like = _checked(layer, ours, values_only)
-    module = form.kind(
-        layer.input_size,
-        layer.hidden_size,
-        layer.num_layers,
-        bias=layer.bias,
-        batch_first=layer.batch_first,
-        dropout=layer.dropout,
-        bidirectional=layer.bidirectional,
-        device=like.device,
-        dtype=like.dtype,
-        **form.further,
-    )
+    at: dict[str, Any] = {"device": like.device, "dtype": like.dtype}
+    module: nn.Module
+    if isinstance(layer, Cell):
+        module = form.cell(
+            layer.input_size, layer.hidden_size, bias=layer.bias, **form.further, **at
+        )
+    else:
+        further = {"proj_size": layer.proj_size} if layer.proj_size else form.further
+        module = form.kind(
+            layer.input_size,
+            layer.hidden_size,
+            layer.num_layers,
+            bias=layer.bias,
+            batch_first=layer.batch_first,
+            dropout=layer.dropout,
+            bidirectional=layer.bidirectional,
+            **further,
+            **at,
+        )
     with torch.no_grad():
         for name, tensor in module.named_parameters():
-            blocks = list(_blocks(name, tensor, form))
-            for key, counted, rows in blocks:
+            parts = list(blocks(name, tensor, form))
+            for key, counted, rows in parts:
                 rows.copy_(torch.zeros_like(rows) if counted else ours[key])
-            tensor.requires_grad_(_learns(name, blocks, ours))
+            tensor.requires_grad_(_learns(name, parts, ours))
     return module.train(layer.training)
+
+
+def _tensors(layer: Recurrent | Cell) -> dict[str, Tensor]:
+    """All parameters as they are now, by name."""
+    if isinstance(layer, Cell):
+        return layer.tensors()
+    return {
+        f"{place}.{key}": tensor
+        for place, weights in layer.named_children()
+        if isinstance(weights, Weights)
+        for key, tensor in weights.tensors().items()
+    }
+
+
+def _model(
+    model: Any, kinds: tuple[type, ...], convert: Callable[[Any], nn.Module], takes: str
+) -> nn.Module:
+    """A copy of `model` with each module of `kinds` inside it converted, a shared one once."""
+    if not isinstance(model, nn.Module) or not any(isinstance(m, kinds) for m in model.modules()):
+        kind = type(model)
+        raise TypeError(f"{takes}, got {kind.__name__} of {kind.__module__}")
+    found = {id(m): convert(m) for m in model.modules() if isinstance(m, kinds)}
+    # What deepcopy finds in its memo it takes for the copy: hooks and lists that hold a layer, too.
+    return copy.deepcopy(model, dict(found))
+
+
+_THEIRS: Final = (nn.RNN, nn.LSTM, nn.GRU, nn.RNNCell, nn.LSTMCell, nn.GRUCell)
+
+
+def _names(module: Any) -> list[str]:
+    """Of the weights, as torch has them."""
+    if isinstance(module, nn.RNNCellBase):
+        return ["weight_ih", "weight_hh"] + (["bias_ih", "bias_hh"] if module.bias else [])
+    names: list[str] = module._flat_weights_names
+    return names
 
 
 def _checked(module: nn.Module, weights: Mapping[str, Tensor], values_only: bool) -> Tensor:
@@ -212,31 +253,14 @@ def _learns(name: str, blocks: list[tuple[str, bool, Tensor]], ours: Mapping[str
     return learns
 
 
-def _blocks(name: str, tensor: Tensor, form: Form) -> Iterator[tuple[str, bool, Tensor]]:
-    """Our key, whether bias_ih holds all of it, and the rows, gate by gate in torch's parameter.
-
-    name: torch's, such as weight_ih_l0_reverse.
-    """
-    kind, _, place = name.rpartition("_l")
-    for block, rows in zip(form.blocks, tensor.chunk(len(form.blocks)), strict=True):
-        counted = kind == "bias_hh" and block.bias_hh == block.bias_ih
-        yield f"l{place}.{getattr(block, kind)}", counted, rows
-
-
-def _unit_of(module: nn.Module) -> str:
-    if isinstance(module, nn.LSTM):
-        if module.proj_size:
+def _unit_of(module: Any) -> str:
+    if isinstance(module, nn.RNNBase):
+        return UNITS[module.mode]  # what torch computes with: `nonlinearity` is but shown
+    if isinstance(module, nn.RNNCell):
+        mode = f"RNN_{module.nonlinearity}".upper()
+        if mode not in UNITS:
             raise ValueError(
-                f"LSTM with proj_size={module.proj_size} has no unit here; "
-                "put an nn.Linear after an LSTM without it"
+                f"RNNCell: nonlinearity is {module.nonlinearity!r}, expected tanh, relu"
             )
-        return "lstm"
-    if isinstance(module, nn.GRU):
-        return "gru_reset_after"
-    if isinstance(module, nn.RNN):
-        # What torch computes with: `nonlinearity` is but shown.
-        return "simple" if module.mode == "RNN_TANH" else "irnn"
-    kind = type(module)
-    raise TypeError(
-        f"from_torch takes torch.nn.RNN, LSTM or GRU, got {kind.__name__} of {kind.__module__}"
-    )
+        return UNITS[mode]
+    return "lstm" if isinstance(module, nn.LSTMCell) else "gru_reset_after"

@@ -10,7 +10,8 @@
   the unit's own default;
 - `forget_bias(value)` or `chrono(longest)`.
 
-A name that stands for a whole layer or map leaves the biases zero, unless it is "uniform".
+A name that stands for a whole layer or map leaves the biases zero, unless it is "uniform". A
+norm's gain begins at 1 and its shift at 0, unless their keys or kinds are named.
 
     onegate.MGU(28, 100, init={"U": "orthogonal", "f.b": -1.0})
     onegate.LSTM(1, 100, init=chrono(784))
@@ -26,8 +27,9 @@ from typing import Any, Final, TypeAlias
 import torch
 from torch import Tensor
 
-from onegate.language import Graph, is_number
+from onegate.language import Graph
 from onegate.properties import Bias, Retention, retention
+from onegate.values import is_number
 
 Fill: TypeAlias = Callable[..., None]
 
@@ -112,6 +114,11 @@ def _rule(key: str, tables: Iterable[Mapping[str, Any]]) -> tuple[bool, Any]:
 
 
 def _fill(tensor: Tensor, key: str, graph: Graph, itself: bool, rule: Any) -> None:
+    group, _, kind = key.rpartition(".")
+    kind = kind.partition("_")[0]
+    if group and kind in OF_NORMS and not itself:
+        tensor.fill_(OF_NORMS[kind])
+        return
     if is_number(rule):
         tensor.fill_(float(rule))
         return
@@ -119,13 +126,12 @@ def _fill(tensor: Tensor, key: str, graph: Graph, itself: bool, rule: Any) -> No
     if not isinstance(name, str) or name not in FILLS:
         hint = _near(str(name), FILLS)
         raise ValueError(f"init: {key} is to be filled by {rule!r}, which is not known; {hint}")
-    if not itself and name != "uniform":
-        is_bias = key.rpartition(".")[2].partition("_")[0] == "b"
-        if is_bias or (tensor.dim() < 2 and name in OF_MATRICES):
-            name, arguments = "zeros", []
+    stays_zero = kind == "b" or (tensor.dim() < 2 and name in OF_MATRICES)
+    if stays_zero and not itself and name != "uniform":
+        name, arguments = "zeros", []
     if name in OF_MATRICES and tensor.dim() < 2:
         raise ValueError(f"init: {name!r} is for matrices, {key} is {tuple(tensor.shape)}")
-    if name == "identity" and tensor.shape[0] != tensor.shape[1]:
+    if name == "identity" and tensor.shape[-2] != tensor.shape[-1]:
         raise ValueError(
             f"init: 'identity' is for square matrices, {key} is {tuple(tensor.shape)}; "
             "name the square ones, such as init={'U': 'identity'}"
@@ -135,7 +141,9 @@ def _fill(tensor: Tensor, key: str, graph: Graph, itself: bool, rule: Any) -> No
         raise ValueError(f"init: {name!r} takes {takes}, got {tuple(arguments)!r}")
     if name in ("uniform", "normal") and any(argument < 0 for argument in arguments):
         raise ValueError(f"init: {name!r} takes a width of 0 or more, got {arguments[0]!r}")
-    FILLS[name](tensor, graph, *map(float, arguments))
+    # A map with heads has a matrix for each.
+    for matrix in tensor if tensor.dim() == 3 and name in OF_MATRICES else (tensor,):
+        FILLS[name](matrix, graph, *map(float, arguments))
 
 
 def _uniform(tensor: Tensor, graph: Graph, bound: float | None = None) -> None:
@@ -173,6 +181,7 @@ FILLS: Final[Mapping[str, Fill]] = {
     "glorot": _glorot,
     "zeros": _zeros,
 }
+OF_NORMS: Final = {"gain": 1.0, "shift": 0.0}  # unless `init=` names them
 OF_MATRICES: Final = frozenset({"orthogonal", "identity", "glorot"})
 
 

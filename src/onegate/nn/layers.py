@@ -5,9 +5,10 @@ from __future__ import annotations
 import inspect
 import itertools
 import warnings
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from typing import Any, Final, cast, overload
+from dataclasses import replace
+from typing import Any, Final, Literal, overload
 
 import torch
 import torch.nn.functional as F
@@ -16,13 +17,23 @@ from torch.nn.utils.rnn import PackedSequence, pack_padded_sequence, pad_packed_
 
 from onegate.display import DisplayedLayer
 from onegate.engines import NOT_RUN, Choice, choose, runner
-from onegate.engines.base import Direction, Run
-from onegate.language import Unit, flag
+from onegate.engines.base import NOTHING, Direction, Further, Run
+from onegate.language import Graph, Unit
 from onegate.nn import arguments
 from onegate.nn import init as initial
 from onegate.nn.cells import Device, States, Weights
+from onegate.nn.dropout import Dropouts
+from onegate.nn.forms import form_of, projected, translate
 from onegate.tracing import trace
 from onegate.units import get
+from onegate.values import flag
+
+# What layers that were pickled whole by version 0.1 do not have yet.
+_SINCE_0_1: Final = {
+    **dict.fromkeys(("input_dropout", "recurrent_dropout", "candidate_dropout"), 0.0),
+    **{"zoneout": 0.0, "weight_drop": 0.0, "proj_size": 0, "recompute": False},
+    **{"_extra_sizes": {}},
+}
 
 
 class Recurrent(DisplayedLayer, nn.Module):
@@ -30,8 +41,16 @@ class Recurrent(DisplayedLayer, nn.Module):
 
     unit: a registered name, a unit, or its class; its options are further keywords.
     engine: "auto", "fused" or "reference"; see `engine_report`.
+    proj_size: for `lstm` alone: the width of the outputs, if they are projected.
     learn_initial_state: the states before the first step are parameters (l0.h_0), not zero.
     init: see `onegate.nn.init`.
+    input_dropout, recurrent_dropout: one mask for all steps of a sequence, on the input and on what
+        maps read of the states (Gal and Ghahramani 2016).
+    candidate_dropout: on what is written into a state (Semeniuta, Severyn and Barth 2016).
+    zoneout: the probability that an element of a state stays as it was (Krueger et al. 2017); a
+        mapping gives each state its own. In evaluation the mean of old and new is taken.
+    weight_drop: on the elements of the recurrent matrices, once a call (Merity et al. 2018).
+    recompute: keep nothing but the states for the backward pass; the rest is computed anew there.
 
     The other arguments are torch's, and so are shapes, with n = hidden_size, D = 2 directions if
     bidirectional, else 1:
@@ -42,8 +61,14 @@ class Recurrent(DisplayedLayer, nn.Module):
         several states; zeros by default.
     lengths: (B,), the steps of each row of a padded batch. Outputs beyond are zero, the last state
         is the one at the length, and the backward direction starts there.
+    extra: what the unit reads beside x, (T, B, its size) each, by the names in `Unit.inputs`; one
+        tensor where there is one.
+    reset: (T, B), True where the states start anew before the step: from zero, or from the learned
+        initial state. As if the sequence were cut there; not for two directions.
+    return_states: also return all states after every step.
 
-    Returns the outputs (T, B, D * n), and the last states, shaped as hx.
+    Returns the outputs (T, B, D * n), and the last states, shaped as hx; with return_states also
+    the states of all steps, (D * num_layers, T, B, n), a tuple of them for several states.
 
     >>> layer = onegate.Recurrent("mgu", 28, 100)
     >>> out, h = layer(torch.randn(28, 16, 28))
@@ -59,16 +84,25 @@ class Recurrent(DisplayedLayer, nn.Module):
         batch_first: bool = False,
         dropout: float = 0.0,
         bidirectional: bool = False,
+        proj_size: int = 0,
         device: Device = None,
         dtype: torch.dtype | None = None,
         *,
         engine: str = "auto",
         learn_initial_state: bool = False,
         init: Any = None,
+        input_dropout: float = 0.0,
+        recurrent_dropout: float = 0.0,
+        candidate_dropout: float = 0.0,
+        zoneout: float | Mapping[str, float] = 0.0,
+        weight_drop: float = 0.0,
+        recompute: bool = False,
         **unit_options: Any,
     ) -> None:
         super().__init__()
-        self.unit = get(unit, **unit_options)
+        proj_size = arguments.not_negative("proj_size", proj_size)
+        self.unit = projected(get(unit, **unit_options), proj_size)
+        self.proj_size: int = getattr(self.unit, "proj_size", 0)
         self.input_size = arguments.positive("input_size", input_size)
         self.hidden_size = arguments.positive("hidden_size", hidden_size)
         self.num_layers = arguments.positive("num_layers", num_layers)
@@ -79,6 +113,11 @@ class Recurrent(DisplayedLayer, nn.Module):
         self.engine = arguments.engine(engine)
         self.learn_initial_state = flag("learn_initial_state", learn_initial_state)
         self.init = init
+        self.input_dropout, self.recurrent_dropout = input_dropout, recurrent_dropout
+        self.candidate_dropout, self.zoneout = candidate_dropout, zoneout
+        self.weight_drop = weight_drop
+        self.recompute = flag("recompute", recompute)
+        self._inside = self._dropouts()
         if self.dropout and self.num_layers == 1:
             warnings.warn(
                 f"dropout={self.dropout} acts between layers, and num_layers is 1", stacklevel=2
@@ -97,8 +136,22 @@ class Recurrent(DisplayedLayer, nn.Module):
             self._names.append(names)
             width = len(names) * (graph.states[0].size or 0)
         self._sizes = {state.name: state.size or 0 for state in graph.states}
-        initial.check(init, [weights[0].graph for weights in self._weights()])
+        self._extra_sizes = self._same_extras([each[0].graph for each in self._weights()])
+        graphs = [weights[0].graph for weights in self._weights()]
+        initial.check(init, graphs)
+        for graph in graphs:
+            self._inside.check(graph)
         self.reset_parameters()
+
+    def _dropouts(self) -> Dropouts:
+        return Dropouts.of(
+            self.unit,
+            self.input_dropout,
+            self.recurrent_dropout,
+            self.candidate_dropout,
+            self.zoneout,
+            self.weight_drop,
+        )
 
     def reset_parameters(self) -> None:
         """Draws new values as `init=` says."""
@@ -129,19 +182,48 @@ class Recurrent(DisplayedLayer, nn.Module):
 
     @overload
     def forward(
-        self, input: Tensor, hx: States | None = None, *, lengths: Any = None
+        self,
+        input: Tensor,
+        hx: States | None = None,
+        *,
+        lengths: Any = None,
+        extra: Any = None,
+        reset: Tensor | None = None,
     ) -> tuple[Tensor, States]: ...
+    @overload
+    def forward(
+        self,
+        input: Tensor,
+        hx: States | None = None,
+        *,
+        lengths: Any = None,
+        extra: Any = None,
+        reset: Tensor | None = None,
+        return_states: Literal[True],
+    ) -> tuple[Tensor, States, States]: ...
     @overload
     def forward(
         self, input: PackedSequence, hx: States | None = None, *, lengths: None = None
     ) -> tuple[PackedSequence, States]: ...
     def forward(
-        self, input: Tensor | PackedSequence, hx: States | None = None, *, lengths: Any = None
-    ) -> tuple[Tensor | PackedSequence, States]:
+        self,
+        input: Tensor | PackedSequence,
+        hx: States | None = None,
+        *,
+        lengths: Any = None,
+        extra: Any = None,
+        reset: Tensor | None = None,
+        return_states: bool = False,
+    ) -> tuple[Tensor | PackedSequence, States] | tuple[Tensor, States, States]:
         """Runs the layers over whole sequences; shapes are those of the class."""
         if isinstance(input, PackedSequence):
             if lengths is not None:
                 raise ValueError("lengths= is for padded tensors; a PackedSequence has its own")
+            if extra is not None or reset is not None or return_states:
+                raise ValueError(
+                    "extra=, reset= and return_states= are for padded tensors with lengths=; "
+                    "unpack the sequence with torch.nn.utils.rnn.pad_packed_sequence"
+                )
             return self._forward_packed(input, hx)
         arguments.check_input(input, self.input_size, self._axes)
         batched = input.dim() == 3
@@ -158,12 +240,36 @@ class Recurrent(DisplayedLayer, nn.Module):
             states = self._checked(hx, x.shape[1] if batched else None)
             if not batched:
                 states = tuple(state.unsqueeze(1) for state in states)
-        out, last = self._run(x, states, lengths)
+        further = NOTHING
+        if extra is not None or reset is not None or return_states or self._extra_sizes:
+            axes = self._axes if batched else "T"
+            further = self._further(x, extra, reset, flag("return_states", return_states), axes)
+        out, last, every = self._run(x, states, lengths, further)
         if not batched:
             out, last = out.squeeze(1), tuple(state.squeeze(1) for state in last)
+            every = tuple(state.squeeze(2) for state in every)
         elif self.batch_first:
-            out = out.transpose(0, 1)
+            out, every = out.transpose(0, 1), tuple(state.transpose(1, 2) for state in every)
+        if return_states:
+            return out, _one_or_all(last), _one_or_all(every)
         return out, last[0] if len(last) == 1 else last
+
+    def _further(
+        self, x: Tensor, extra: Any, reset: Any, return_states: bool, axes: str
+    ) -> Further:
+        """What a call has beside x, checked. axes: of the input as it came."""
+        extras: tuple[Tensor, ...] = ()
+        if extra is not None or self._extra_sizes:
+            like = self._weights()[0][0].example()
+            extras = arguments.extras(extra, self._extra_sizes, x, axes, like)
+        if reset is not None:
+            if self.bidirectional:
+                raise ValueError(
+                    "reset= is for one direction: backward in time a sequence would have to be cut "
+                    "after the step; cut the sequences, or use two layers"
+                )
+            reset = arguments.reset(reset, x, axes)
+        return Further(extras, reset, (), return_states, self.recompute)
 
     def _forward_packed(
         self, packed: PackedSequence, hx: States | None
@@ -175,7 +281,8 @@ class Recurrent(DisplayedLayer, nn.Module):
         if hx is not None:
             states = self._checked(hx, x.shape[1])
             states = _reordered(states, packed.sorted_indices)
-        out, last = self._run(x, states, lengths.to(x.device))
+        further = self._further(x, None, None, False, "TB") if self._extra_sizes else NOTHING
+        out, last, _ = self._run(x, states, lengths.to(x.device), further)
         last = _reordered(last, packed.unsorted_indices)
         data = pack_padded_sequence(out, lengths).data
         repacked = PackedSequence(
@@ -184,11 +291,20 @@ class Recurrent(DisplayedLayer, nn.Module):
         return repacked, last[0] if len(last) == 1 else last
 
     def _run(
-        self, x: Tensor, states: tuple[Tensor, ...] | None, lengths: Tensor | None
-    ) -> tuple[Tensor, tuple[Tensor, ...]]:
-        """x: (T, B, d). states, and those returned: each (D * num_layers, B, size)."""
+        self,
+        x: Tensor,
+        states: tuple[Tensor, ...] | None,
+        lengths: Tensor | None,
+        further: Further,
+    ) -> tuple[Tensor, tuple[Tensor, ...], tuple[Tensor, ...]]:
+        """x: (T, B, d). states, and the last ones returned: each (D * num_layers, B, size).
+
+        Third come the states of all steps, (D * num_layers, T, B, size), if they are asked for.
+        """
         starts = self._starts(x, states)
         lasts: list[tuple[Tensor, ...]] = []
+        every: list[tuple[Tensor, ...]] = []
+        further = replace(further, recompute=True) if self.recompute else further
         for layer, weights in enumerate(self._weights()):
             graph = weights[0].graph
             directions = [Direction(next(starts), each.tensors()) for each in weights]
@@ -201,13 +317,50 @@ class Recurrent(DisplayedLayer, nn.Module):
                     choice, run = self._choice, self._stand_in
             elif self.dropout:
                 x = F.dropout(x, self.dropout, self.training)
-            x, last = run(graph, x, directions, lengths)
+            if further is NOTHING and not self._inside:
+                x, last = run(graph, x, directions, lengths)
+            else:
+                given, beside = further, self._inside
+                if given.reset is not None:
+                    given = replace(given, initial=weights[0].initial_states())
+                if beside:
+                    training, graph = self.training, beside.graph(graph, self.training)
+                    x = beside.of_input(x, training)
+                    masks = beside.masks(graph, x, training)
+                    given = replace(given, extras=(*given.extras, *masks))
+                    directions = [
+                        replace(d, parameters=beside.of_weights(d.parameters, training))
+                        for d in directions
+                    ]
+                x, last = run(graph, x, directions, lengths, given)
+                if given.all_states:
+                    x, each_step = self._told_apart(x, len(weights))
+                    every += each_step
             lasts += last
         if choice is not self._choice and not torch.compiler.is_compiling():
             self._choice = choice
-        if len(lasts) == 1:
-            return x, tuple([state.unsqueeze(0) for state in lasts[0]])
-        return x, tuple([torch.stack(each) for each in zip(*lasts, strict=True)])
+        over_time = tuple([torch.stack(each) for each in zip(*every, strict=True)])
+        # Copies, not views: a state may be changed in place, and is contiguous.
+        return x, tuple([torch.stack(each) for each in zip(*lasts, strict=True)]), over_time
+
+    def _told_apart(
+        self, every: Tensor, directions: int
+    ) -> tuple[Tensor, list[tuple[Tensor, ...]]]:
+        """All states side by side (T, B, D * S) as the outputs, and by direction each state."""
+        parts = [each.split(list(self._sizes.values()), -1) for each in every.chunk(directions, -1)]
+        outputs = [states[0] for states in parts]
+        return outputs[0] if directions == 1 else torch.cat(outputs, -1), parts
+
+    def _same_extras(self, graphs: list[Graph]) -> dict[str, int]:
+        """The sizes of what the unit reads beside x, which all layers are given alike."""
+        found = [{i.name: i.size or 0 for i in graph.inputs[1:]} for graph in graphs]
+        for sizes in found[1:]:
+            if sizes != found[0]:
+                raise ValueError(
+                    f"{self.unit.name}: layers above the first would read {sizes}, and the first "
+                    f"{found[0]}, beside their inputs; make a module for each layer"
+                )
+        return found[0]
 
     def _starts(self, x: Tensor, states: tuple[Tensor, ...] | None) -> Iterator[tuple[Tensor, ...]]:
         """The states before the first step by layer and direction, each (B, size)."""
@@ -232,21 +385,36 @@ class Recurrent(DisplayedLayer, nn.Module):
 
     def _weights(self) -> list[list[Weights]]:
         """The parameters by layer and direction."""
-        modules = self._modules
-        return [[cast(Weights, modules[name]) for name in names] for names in self._names]
+        modules: dict[str, Any] = self._modules
+        return [[modules[name] for name in names] for names in self._names]
+
+    @property
+    def mode(self) -> str:
+        """torch's name for the unit, such as LSTM or RNN_TANH; else the unit's in capitals."""
+        form = form_of(self.unit)
+        return self.unit.name.upper() if form is None else form.mode
+
+    @property
+    def all_weights(self) -> list[list[Tensor]]:
+        """The parameters as they are now, a list for each layer and direction."""
+        return [list(each.tensors().values()) for weights in self._weights() for each in weights]
+
+    def __getstate__(self) -> dict[str, Any]:
+        # What a call left, and what follows from the rest: two classes less to pickle.
+        return {**self.__dict__, "_choice": None, "_inside": None}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        known = {**_SINCE_0_1, **state, "_choice": NOT_RUN}
+        super().__setstate__(known)  # type: ignore[no-untyped-call]
+        self._inside = self._dropouts()
 
     def _load_from_state_dict(self, state_dict: Any, prefix: str, *others: Any) -> None:
-        if f"{prefix}weight_ih_l0" in state_dict:
-            messages = others[-1]
-            messages.append(
-                f"{prefix}weight_ih_l0 is a weight of torch.nn's layers; load the state dict into "
-                "torch's layer, and convert that with onegate.from_torch"
-            )
+        if (problem := translate(state_dict, prefix, self.unit)) is not None:
+            others[-1].append(problem)
         super()._load_from_state_dict(state_dict, prefix, *others)
 
     def extra_repr(self) -> str:
-        """The arguments that are not the defaults."""
-        shown = self._asked_for()
+        shown = self._asked_for()  # proj_size is among the unit's options
         defaults = inspect.signature(Recurrent.__init__).parameters
         for name in _SHOWN:
             value = getattr(self, name)
@@ -265,7 +433,17 @@ _SHOWN: Final = (
     "engine",
     "learn_initial_state",
     "init",
+    "input_dropout",
+    "recurrent_dropout",
+    "candidate_dropout",
+    "zoneout",
+    "weight_drop",
+    "recompute",
 )
+
+
+def _one_or_all(states: tuple[Tensor, ...]) -> States:
+    return states[0] if len(states) == 1 else states
 
 
 def _reordered(states: tuple[Tensor, ...], indices: Tensor | None) -> tuple[Tensor, ...]:

@@ -13,6 +13,7 @@ import torch
 from onegate.nn.cells import Cell, Device
 from onegate.nn.layers import Recurrent
 from onegate.units import UNITS
+from onegate.units.registry import LateDocstring
 
 LAYERS: Final[dict[str, type[NamedLayer]]] = {}
 CELLS: Final[dict[str, type[NamedCell]]] = {}
@@ -26,8 +27,8 @@ class NamedLayer(Recurrent):
     def __init_subclass__(cls, unit: str | None = None, **kwargs: Any) -> None:
         super().__init_subclass__(**kwargs)
         if unit is not None:
-            cls.unit_name, cls.__doc__ = unit, _documentation(unit, Recurrent)
-            LAYERS[unit] = cls
+            cls.unit_name, LAYERS[unit] = unit, cls
+            _give_docstring(cls, unit, Recurrent)
 
     def __init__(
         self,
@@ -38,6 +39,7 @@ class NamedLayer(Recurrent):
         batch_first: bool = False,
         dropout: float = 0.0,
         bidirectional: bool = False,
+        proj_size: int = 0,
         device: Device = None,
         dtype: torch.dtype | None = None,
         *,
@@ -47,21 +49,10 @@ class NamedLayer(Recurrent):
         **unit_options: Any,
     ) -> None:
         super().__init__(
-            self.unit_name,
-            input_size,
-            hidden_size,
-            num_layers,
-            bias,
-            batch_first,
-            dropout,
-            bidirectional,
-            device,
-            dtype,
-            engine=engine,
-            learn_initial_state=learn_initial_state,
-            init=init,
-            **unit_options,
-        )
+            self.unit_name, input_size, hidden_size, num_layers, bias, batch_first, dropout,
+            bidirectional, proj_size, device, dtype, engine=engine,
+            learn_initial_state=learn_initial_state, init=init, **unit_options,
+        )  # fmt: skip
 
 
 class NamedCell(Cell):
@@ -72,8 +63,8 @@ class NamedCell(Cell):
     def __init_subclass__(cls, unit: str | None = None, **kwargs: Any) -> None:
         super().__init_subclass__(**kwargs)
         if unit is not None:
-            cls.unit_name, cls.__doc__ = unit, _documentation(unit, Cell)
-            CELLS[unit] = cls
+            cls.unit_name, CELLS[unit] = unit, cls
+            _give_docstring(cls, unit, Cell)
 
     def __init__(
         self,
@@ -88,194 +79,167 @@ class NamedCell(Cell):
         **unit_options: Any,
     ) -> None:
         super().__init__(
-            self.unit_name,
-            input_size,
-            hidden_size,
-            bias,
-            device,
-            dtype,
-            engine=engine,
-            init=init,
-            **unit_options,
-        )
+            self.unit_name, input_size, hidden_size, bias, device, dtype, engine=engine,
+            init=init, **unit_options,
+        )  # fmt: skip
 
 
-def _documentation(name: str, base: type) -> str:
-    unit = UNITS[name].__doc__ if name in UNITS else None
-    return (
-        f"{(unit or name).rstrip()}\n\nArguments and shapes are those of `onegate.{base.__name__}`."
-    )
+def _give_docstring(kind: type, name: str, base: type) -> None:
+    def write() -> str:
+        unit = UNITS[name].__doc__ if name in UNITS else None
+        shapes = f"Arguments and shapes are those of `onegate.{base.__name__}`."
+        return f"{(unit or name).rstrip()}\n\n{shapes}"
+
+    LateDocstring(write).give(kind)
 
 
+# fmt: off
 class SimpleRNN(NamedLayer, unit="simple"): ...
-
-
-class IRNN(NamedLayer, unit="irnn"): ...
-
-
-class SCRN(NamedLayer, unit="scrn"): ...
-
-
-class LSTM(NamedLayer, unit="lstm"): ...
-
-
-class LSTMNoForget(NamedLayer, unit="lstm_no_forget"): ...
-
-
-class LSTMPeephole(NamedLayer, unit="lstm_peephole"): ...
-
-
-class LSTMCoupled(NamedLayer, unit="lstm_coupled"): ...
-
-
-class LSTMNIG(NamedLayer, unit="lstm_nig"): ...
-
-
-class LSTMNFG(NamedLayer, unit="lstm_nfg"): ...
-
-
-class LSTMNOG(NamedLayer, unit="lstm_nog"): ...
-
-
-class LSTMNIAF(NamedLayer, unit="lstm_niaf"): ...
-
-
-class LSTMNOAF(NamedLayer, unit="lstm_noaf"): ...
-
-
-class LSTMCIFG(NamedLayer, unit="lstm_cifg"): ...
-
-
-class LSTMNP(NamedLayer, unit="lstm_np"): ...
-
-
-class LSTMFGR(NamedLayer, unit="lstm_fgr"): ...
-
-
-class GRU(NamedLayer, unit="gru"): ...
-
-
-class GRUCho(NamedLayer, unit="gru_cho"): ...
-
-
-class GRUResetAfter(NamedLayer, unit="gru_reset_after"): ...
-
-
-class MUT1(NamedLayer, unit="mut1"): ...
-
-
-class MUT2(NamedLayer, unit="mut2"): ...
-
-
-class MUT3(NamedLayer, unit="mut3"): ...
-
-
-class MGU(NamedLayer, unit="mgu"): ...
-
-
-class MGUGateAfter(NamedLayer, unit="mgu_gate_after"): ...
-
-
-class MGU1(NamedLayer, unit="mgu1"): ...
-
-
-class MGU2(NamedLayer, unit="mgu2"): ...
-
-
-class MGU3(NamedLayer, unit="mgu3"): ...
-
-
-class JANET(NamedLayer, unit="janet"): ...
-
-
-class LiGRU(NamedLayer, unit="ligru"): ...
-
-
-class MinGRU(NamedLayer, unit="mingru"): ...
-
-
 class SimpleRNNCell(NamedCell, unit="simple"): ...
-
-
+class IRNN(NamedLayer, unit="irnn"): ...
 class IRNNCell(NamedCell, unit="irnn"): ...
-
-
+class SCRN(NamedLayer, unit="scrn"): ...
 class SCRNCell(NamedCell, unit="scrn"): ...
-
-
+class IndRNN(NamedLayer, unit="indrnn"): ...
+class IndRNNCell(NamedCell, unit="indrnn"): ...
+class LSTM(NamedLayer, unit="lstm"): ...
 class LSTMCell(NamedCell, unit="lstm"): ...
-
-
+class LSTMNoForget(NamedLayer, unit="lstm_no_forget"): ...
 class LSTMNoForgetCell(NamedCell, unit="lstm_no_forget"): ...
-
-
+class LSTMPeephole(NamedLayer, unit="lstm_peephole"): ...
 class LSTMPeepholeCell(NamedCell, unit="lstm_peephole"): ...
-
-
+class LSTMCoupled(NamedLayer, unit="lstm_coupled"): ...
 class LSTMCoupledCell(NamedCell, unit="lstm_coupled"): ...
-
-
+class LSTMNIG(NamedLayer, unit="lstm_nig"): ...
 class LSTMNIGCell(NamedCell, unit="lstm_nig"): ...
-
-
+class LSTMNFG(NamedLayer, unit="lstm_nfg"): ...
 class LSTMNFGCell(NamedCell, unit="lstm_nfg"): ...
-
-
+class LSTMNOG(NamedLayer, unit="lstm_nog"): ...
 class LSTMNOGCell(NamedCell, unit="lstm_nog"): ...
-
-
+class LSTMNIAF(NamedLayer, unit="lstm_niaf"): ...
 class LSTMNIAFCell(NamedCell, unit="lstm_niaf"): ...
-
-
+class LSTMNOAF(NamedLayer, unit="lstm_noaf"): ...
 class LSTMNOAFCell(NamedCell, unit="lstm_noaf"): ...
-
-
+class LSTMCIFG(NamedLayer, unit="lstm_cifg"): ...
 class LSTMCIFGCell(NamedCell, unit="lstm_cifg"): ...
-
-
+class LSTMNP(NamedLayer, unit="lstm_np"): ...
 class LSTMNPCell(NamedCell, unit="lstm_np"): ...
-
-
+class LSTMFGR(NamedLayer, unit="lstm_fgr"): ...
 class LSTMFGRCell(NamedCell, unit="lstm_fgr"): ...
-
-
+class LSTMLayerNorm(NamedLayer, unit="lstm_layer_norm"): ...
+class LSTMLayerNormCell(NamedCell, unit="lstm_layer_norm"): ...
+class SLSTM(NamedLayer, unit="slstm"): ...
+class SLSTMCell(NamedCell, unit="slstm"): ...
+class GRU(NamedLayer, unit="gru"): ...
 class GRUCell(NamedCell, unit="gru"): ...
-
-
+class GRUCho(NamedLayer, unit="gru_cho"): ...
 class GRUChoCell(NamedCell, unit="gru_cho"): ...
-
-
+class GRUResetAfter(NamedLayer, unit="gru_reset_after"): ...
 class GRUResetAfterCell(NamedCell, unit="gru_reset_after"): ...
-
-
+class GRULayerNorm(NamedLayer, unit="gru_layer_norm"): ...
+class GRULayerNormCell(NamedCell, unit="gru_layer_norm"): ...
+class GRUBlock(NamedLayer, unit="gru_block"): ...
+class GRUBlockCell(NamedCell, unit="gru_block"): ...
+class MUT1(NamedLayer, unit="mut1"): ...
 class MUT1Cell(NamedCell, unit="mut1"): ...
-
-
+class MUT2(NamedLayer, unit="mut2"): ...
 class MUT2Cell(NamedCell, unit="mut2"): ...
-
-
+class MUT3(NamedLayer, unit="mut3"): ...
 class MUT3Cell(NamedCell, unit="mut3"): ...
-
-
+class MGU(NamedLayer, unit="mgu"): ...
 class MGUCell(NamedCell, unit="mgu"): ...
-
-
+class MGUGateAfter(NamedLayer, unit="mgu_gate_after"): ...
 class MGUGateAfterCell(NamedCell, unit="mgu_gate_after"): ...
-
-
+class MGU1(NamedLayer, unit="mgu1"): ...
 class MGU1Cell(NamedCell, unit="mgu1"): ...
-
-
+class MGU2(NamedLayer, unit="mgu2"): ...
 class MGU2Cell(NamedCell, unit="mgu2"): ...
-
-
+class MGU3(NamedLayer, unit="mgu3"): ...
 class MGU3Cell(NamedCell, unit="mgu3"): ...
-
-
+class JANET(NamedLayer, unit="janet"): ...
 class JANETCell(NamedCell, unit="janet"): ...
-
-
+class LiGRU(NamedLayer, unit="ligru"): ...
 class LiGRUCell(NamedCell, unit="ligru"): ...
-
-
+class MinGRU(NamedLayer, unit="mingru"): ...
 class MinGRUCell(NamedCell, unit="mingru"): ...
+class MinLSTM(NamedLayer, unit="minlstm"): ...
+class MinLSTMCell(NamedCell, unit="minlstm"): ...
+class UGRNN(NamedLayer, unit="ugrnn"): ...
+class UGRNNCell(NamedCell, unit="ugrnn"): ...
+class CFN(NamedLayer, unit="cfn"): ...
+class CFNCell(NamedCell, unit="cfn"): ...
+class FastGRNN(NamedLayer, unit="fastgrnn"): ...
+class FastGRNNCell(NamedCell, unit="fastgrnn"): ...
+class CoRNN(NamedLayer, unit="cornn"): ...
+class CoRNNCell(NamedCell, unit="cornn"): ...
+class LEM(NamedLayer, unit="lem"): ...
+class LEMCell(NamedCell, unit="lem"): ...
+class GRUD(NamedLayer, unit="gru_d"): ...
+class GRUDCell(NamedCell, unit="gru_d"): ...
+# fmt: on
+
+
+class RNN(Recurrent):
+    """`SimpleRNN` with torch.nn.RNN's arguments in its order: nonlinearity is "tanh" or "relu".
+
+    The others are those of `onegate.Recurrent`.
+    """
+
+    def __init__(
+        self,
+        input_size: int,
+        hidden_size: int,
+        num_layers: int = 1,
+        nonlinearity: str = "tanh",
+        bias: bool = True,
+        *others: Any,
+        **further: Any,
+    ) -> None:
+        unit = _unit_with(nonlinearity)
+        # As torch.nn.RNN; the unit's own start, an identity, is IRNN's.
+        further.setdefault("init", "uniform")
+        super().__init__(unit, input_size, hidden_size, num_layers, bias, *others, **further)
+        self.nonlinearity = nonlinearity
+
+
+class RNNCell(Cell):
+    """`SimpleRNNCell` with torch.nn.RNNCell's arguments in its order, as `onegate.RNN`."""
+
+    def __init__(
+        self,
+        input_size: int,
+        hidden_size: int,
+        bias: bool = True,
+        nonlinearity: str = "tanh",
+        *others: Any,
+        **further: Any,
+    ) -> None:
+        unit = _unit_with(nonlinearity)
+        further.setdefault("init", "uniform")  # as above
+        super().__init__(unit, input_size, hidden_size, bias, *others, **further)
+        self.nonlinearity = nonlinearity
+
+
+def _unit_with(nonlinearity: str) -> str:
+    units = {"tanh": "simple", "relu": "irnn"}
+    if nonlinearity not in units:
+        raise ValueError(f"nonlinearity is {nonlinearity!r}, expected 'tanh' or 'relu'")
+    return units[nonlinearity]
+
+
+# fmt: off
+__all__ = [
+    "CFN", "GRU", "GRUD", "IRNN", "JANET", "LEM", "LSTM", "LSTMCIFG", "LSTMFGR", "LSTMNFG",
+    "LSTMNIAF", "LSTMNIG", "LSTMNOAF", "LSTMNOG", "LSTMNP", "MGU", "MGU1", "MGU2", "MGU3", "MUT1",
+    "MUT2", "MUT3", "RNN", "SCRN", "SLSTM", "UGRNN", "CFNCell", "CoRNN", "CoRNNCell", "FastGRNN",
+    "FastGRNNCell", "GRUBlock", "GRUBlockCell", "GRUCell", "GRUCho", "GRUChoCell", "GRUDCell",
+    "GRULayerNorm", "GRULayerNormCell", "GRUResetAfter", "GRUResetAfterCell", "IRNNCell", "IndRNN",
+    "IndRNNCell", "JANETCell", "LEMCell", "LSTMCIFGCell", "LSTMCell", "LSTMCoupled",
+    "LSTMCoupledCell", "LSTMFGRCell", "LSTMLayerNorm", "LSTMLayerNormCell", "LSTMNFGCell",
+    "LSTMNIAFCell", "LSTMNIGCell", "LSTMNOAFCell", "LSTMNOGCell", "LSTMNPCell", "LSTMNoForget",
+    "LSTMNoForgetCell", "LSTMPeephole", "LSTMPeepholeCell", "LiGRU", "LiGRUCell", "MGU1Cell",
+    "MGU2Cell", "MGU3Cell", "MGUCell", "MGUGateAfter", "MGUGateAfterCell", "MUT1Cell", "MUT2Cell",
+    "MUT3Cell", "MinGRU", "MinGRUCell", "MinLSTM", "MinLSTMCell", "RNNCell", "SCRNCell",
+    "SLSTMCell", "SimpleRNN", "SimpleRNNCell", "UGRNNCell",
+]
+# fmt: on

@@ -12,8 +12,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from onegate.language import Graph, Value
-from onegate.notation import Name, Notation, bias_name, matrix_name, symbol
-from onegate.ops import OPERATIONS, is_function
+from onegate.notation import Name, Notation, bias_name, matrix_name, symbol, vector_name
+from onegate.ops import OPERATIONS, is_function, is_norm
 
 _LEAVES = ("vector", "constant")
 
@@ -74,9 +74,10 @@ def diagram(graph: Graph) -> Diagram:
     for state in graph.states:
         place[state] = len(boxes)
         boxes.append(Box("state", symbol(state.name, "t{-}1"), (), (state,), ()))
-    if any(graph.input in node.args for node in graph.nodes) or graph.input in graph.results:
-        place[graph.input] = len(boxes)
-        boxes.append(Box("input", symbol(graph.input.name, "t"), (), (graph.input,), ()))
+    for given in graph.inputs:
+        if any(given in node.args for node in graph.nodes) or given in graph.results:
+            place[given] = len(boxes)
+            boxes.append(Box("input", symbol(given.name, "t"), (), (given,), ()))
     for node in graph.nodes:
         if node.args and node not in inside:
             place[node] = len(boxes)
@@ -145,7 +146,7 @@ def _box(
 def _parameters(graph: Graph, values: tuple[Value, ...]) -> tuple[str, ...]:
     """Matrices, then peepholes, then biases: W_f, p_f, b_f."""
     maps = [graph.maps[v] for v in values if v in graph.maps]
-    leaves = [a for v in values for a in v.args if a.op in _LEAVES]
+    leaves = [a for v in values if not is_norm(v.op) for a in v.args if a.op in _LEAVES]
     return (
         *(symbol(matrix_name(m)) for m in maps),
         *(_leaf(a) for a in leaves),
@@ -169,7 +170,7 @@ def _operation(node: Value) -> str:
 
 
 def _leaf(value: Value) -> str:
-    return symbol(value.name) if value.op == "vector" else f"{value.number:.4g}"
+    return symbol(vector_name(value)) if value.op == "vector" else f"{value.number:.4g}"
 
 
 def _label(name: Name) -> str:

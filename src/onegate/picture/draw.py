@@ -13,7 +13,7 @@ import functools
 import io
 import math
 import os
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
@@ -30,20 +30,30 @@ from matplotlib.transforms import Bbox
 
 from onegate import files
 from onegate.language import Graph, Unit
-from onegate.picture.diagram import Box, diagram
+from onegate.notation import Notation
+from onegate.picture.diagram import Box, Diagram, diagram
 from onegate.picture.layout import Layout, Point, Rectangle, Wire, layout
+from onegate.picture.routing import NoRouteError
 from onegate.tracing import trace
 from onegate.units import get
 
-_ENDINGS = (".svg", ".png")
+_ENDINGS = (".svg", ".pdf", ".png")
 _SETTINGS: dict[Any, Any] = {
     "mathtext.fontset": "stix",
     "font.family": "DejaVu Sans",
     "svg.fonttype": "path",
     "svg.hashsalt": "onegate",
+    "pdf.fonttype": 42,
+}
+# What a file says of itself, by its kind; no dates: the same figure gives the same bytes.
+_METADATA: dict[str, dict[str, str | None]] = {
+    "svg": {"Date": None, "Creator": "onegate"},
+    "pdf": {"CreationDate": None, "Creator": "onegate", "Producer": None},
+    "png": {"Software": "onegate"},
 }
 
 _TEXT, _SMALL, _SIGN = 15.0, 11.5, 10.0
+_MARKS = {"sub": ("+", "-"), "div": ("", r"\div")}  # beside the wires of the two operands
 _TITLE, _SUBTITLE = 12.0, 9.5
 _LEARNED = (58.0, 42.0)
 _PLAIN = 26.0
@@ -91,11 +101,12 @@ def draw(
     input_size: int = 28,
     hidden_size: int = 100,
     dark: bool = False,
+    title: bool = True,
 ) -> Figure:
     """The pictures of one or several units in a grid, on one scale.
 
     units: registered names, units or graphs. Sizes are those of units that are not graphs yet, and
-    only the numbers of parameters depend on them.
+    only the numbers of parameters depend on them. Without `title` the names of units are left out.
     """
     if not units:
         raise ValueError("draw needs at least one unit, for example draw('mgu')")
@@ -106,7 +117,10 @@ def draw(
         )
     graphs = [u if isinstance(u, Graph) else trace(get(u), input_size, hidden_size) for u in units]
     with mpl.rc_context(_SETTINGS):
-        cells = [_Cell(*pair) for pair in zip(graphs, layouts(graphs), strict=True)]
+        cells = [
+            _Cell(*pair, title, alone=len(graphs) == 1)
+            for pair in zip(graphs, layouts(graphs), strict=True)
+        ]
         return _figure(cells, DARK if dark else LIGHT)
 
 
@@ -114,18 +128,17 @@ def svg(figure: Figure) -> str:
     """A figure as the text of an SVG file."""
     text = io.StringIO()
     with mpl.rc_context(_SETTINGS):
-        figure.savefig(text, format="svg", metadata={"Date": None, "Creator": "onegate"})
+        figure.savefig(text, format="svg", metadata=_METADATA["svg"])
     return text.getvalue()
 
 
 def save(figure: Figure, path: str | os.PathLike[str]) -> None:
-    """Writes a figure as SVG or PNG, by the ending; the same figure gives the same bytes."""
+    """Writes a figure as SVG, PDF or PNG, by the ending; the same figure gives the same bytes."""
     path = picture_path(path)
     kind = path.suffix.lower().removeprefix(".")
-    metadata = {"Date": None, "Creator": "onegate"} if kind == "svg" else {"Software": "onegate"}
     content = io.BytesIO()
     with mpl.rc_context(_SETTINGS):
-        figure.savefig(content, format=kind, dpi=200, metadata=metadata)
+        figure.savefig(content, format=kind, dpi=200, metadata=_METADATA[kind])
     files.write(path, content.getvalue())
 
 
@@ -147,7 +160,20 @@ def layouts(graphs: Sequence[Graph]) -> list[Layout]:
         boxes = [box for d in diagrams for box in d.boxes if box.parameters]
         texts = [_width(_parameters(box), _parameter_size(box)) for box in boxes]
         widest = max([_LEARNED[0], *(text + 12 for text in texts)])
-        return [layout(d, lambda box: _size(box, widest), _label_width) for d in diagrams]
+        return [
+            _laid_out(graph, d, lambda box: _size(box, widest))
+            for graph, d in zip(graphs, diagrams, strict=True)
+        ]
+
+
+def _laid_out(graph: Graph, boxes: Diagram, size: Callable[[Box], tuple[float, float]]) -> Layout:
+    try:
+        return layout(boxes, size, _label_width)
+    except NoRouteError as error:
+        name = graph.unit.name
+        raise NoRouteError(
+            f"{name}: {error}; `onegate units {name}` prints its equations"
+        ) from None
 
 
 def _size(box: Box, widest: float) -> tuple[float, float]:
@@ -183,6 +209,8 @@ def _ink(text: str, size: float) -> Bbox:
 
 
 def _words_width(text: str, size: float, weight: str = "normal") -> float:
+    if not text:
+        return 0.0
     path = TextPath((0, 0), text, size=size, prop=FontProperties(weight=weight))
     return float(path.get_extents().width)
 
@@ -190,13 +218,16 @@ def _words_width(text: str, size: float, weight: str = "normal") -> float:
 class _Cell:
     """One unit of the grid, and the room it takes."""
 
-    def __init__(self, graph: Graph, drawn: Layout) -> None:
-        self.graph, self.drawn = graph, drawn
+    def __init__(self, graph: Graph, drawn: Layout, titled: bool, alone: bool) -> None:
+        self.graph, self.drawn, self.alone = graph, drawn, alone
         unit = graph.unit
-        self.title = unit.title or unit.name
+        self.head = _HEAD if titled else 0.0
+        self.title = (unit.title or unit.name) if titled else ""
         self.subtitle = (
             f"{unit.name}: {graph.parameter_count():,} parameters "
             f"(input {graph.input_size}, hidden {graph.hidden_size})"
+            if titled
+            else ""
         )
         corners = [(r.right, r.bottom) for r in drawn.rectangles]
         corners += [p for wire in drawn.wires for p in wire.points]
@@ -211,7 +242,8 @@ def _figure(cells: Sequence[_Cell], theme: Theme) -> Figure:
     lines = [cells[i : i + columns] for i in range(0, len(cells), columns)]
     width = max(cell.width for cell in cells) + 2 * _PAD
     heights = [
-        _HEAD + max(c.above for c in line) + max(c.below for c in line) + 2 * _PAD for line in lines
+        line[0].head + max(c.above for c in line) + max(c.below for c in line) + 2 * _PAD
+        for line in lines
     ]
     total = (columns * width + _MARGIN * (columns + 1), sum(heights) + _MARGIN * (len(lines) + 1))
     figure = Figure(figsize=(total[0] / 72, total[1] / 72), facecolor=theme.paper)
@@ -220,7 +252,7 @@ def _figure(cells: Sequence[_Cell], theme: Theme) -> Figure:
     axes.axis("off")
     y = _MARGIN
     for line, height in zip(lines, heights, strict=True):
-        highway = y + _HEAD + max(cell.above for cell in line) + _PAD
+        highway = y + line[0].head + max(cell.above for cell in line) + _PAD
         for column, cell in enumerate(line):
             x = _MARGIN + column * (width + _MARGIN)
             _Painter(axes, theme, cell, (x + _PAD, highway)).paint((x, y))
@@ -257,6 +289,8 @@ class _Painter:
 
     def _heading(self, corner: Point) -> None:
         x, y = corner
+        if not self.cell.title:
+            return
         self._text((x, y + 14), self.cell.title, _TITLE, self.theme.ink, ha="left", weight="bold")
         self._text((x, y + 29), self.cell.subtitle, _SUBTITLE, self.theme.faint, ha="left")
 
@@ -290,13 +324,14 @@ class _Painter:
             self.axes.add_patch(Circle(fork, 2.7, color=colour, zorder=4, lw=0))
 
     def _sign(self, wire: Wire) -> None:
-        """Marks what a difference takes from what."""
+        """Marks what a difference takes from what, and what a ratio divides by."""
         target = self.boxes[wire.target]
-        if target.op == "sub" and len(target.sources) == 2:
+        mark = _MARKS.get(target.op, ("", ""))[wire.slot] if len(target.sources) == 2 else ""
+        if mark:
             x, y = self._at(wire.points[-1])
             along = 8.0 if wire.side == "below" else -8.0
             corner = (x - 8, y - 6) if wire.side == "left" else (x + 7, y + along)
-            self._centred(corner, "+-"[wire.slot], _SIGN)
+            self._centred(corner, mark, _SIGN)
 
     def _thickness(self, wire: Wire) -> float:
         highway = self.drawn.highway
@@ -310,8 +345,9 @@ class _Painter:
         theme = self.theme
         x, y = self._at(place.middle)
         colour = theme.lines.get(box.role, theme.ink)
+        name = self._value_name(box)
         if box.kind in ("state", "input", "result"):
-            self._text((x, y + 4.5), f"${box.text}$", _TEXT, colour)
+            self._text((x, y + 4.5), f"${box.text}$", _TEXT, colour, gid=name)
             return
         left, top = self._at((place.left, place.top))
         self.axes.add_patch(
@@ -329,7 +365,22 @@ class _Painter:
         if box.label:
             height = max(5.0, 4.0 - _ink(box.label, _TEXT).y0)
             corner = self._at((place.right + 4, place.middle[1] - height))
-            self._text(corner, f"${box.label}$", _TEXT, colour, ha="left")
+            self._text(corner, f"${box.label}$", _TEXT, colour, ha="left", gid=name)
+
+    def _value_name(self, box: Box) -> str | None:
+        """The identifier of the text that names a value: a page can write the value beside it.
+
+        Of a picture with several units no text has one: two might be the same.
+        """
+        graph = self.cell.graph
+        if not self.cell.alone or box.kind in ("state", "input"):
+            return None
+        if box.kind == "result":
+            results = [b for b in self.boxes if b.kind == "result"]
+            place = next(place for place, other in enumerate(results) if other is box)
+            return f"value-{graph.states[place].name}"
+        name = Notation.of(graph).names.get(box.values[-1])
+        return f"value-{name.local}" if name and box.label else None
 
 
 def _between(points: Sequence[Point], forks: Sequence[Point]) -> Iterator[tuple[Point, ...]]:

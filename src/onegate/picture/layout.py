@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 from onegate.picture.diagram import Box, Diagram
-from onegate.picture.grid import ACROSS, ALONG, EAST, NORTH, SOUTH, Port
+from onegate.picture.lanes import ACROSS, ALONG, EAST, NORTH, SOUTH, Port
 from onegate.picture.layering import frame
 from onegate.picture.placement import placements
 from onegate.picture.routing import Net, NoRouteError, Routes, Target
@@ -40,7 +40,6 @@ class Rectangle:
 
     @property
     def middle(self) -> Point:
-        """The centre."""
         return (self.left + self.right) / 2, (self.top + self.bottom) / 2
 
 

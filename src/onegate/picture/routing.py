@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from itertools import combinations, permutations
 from math import inf
 
-from onegate.picture.grid import ACROSS, ALONG, EAST, NORTH, SOUTH, WEST, Port, WireGrid
+from onegate.picture.lanes import ACROSS, ALONG, EAST, NORTH, SOUTH, WEST, Port, WireGrid
 from onegate.picture.layering import Frame
 from onegate.picture.placement import Rows
 

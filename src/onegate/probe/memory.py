@@ -1,4 +1,4 @@
-"""How long a unit remembers: told by its gate, and measured by disturbing its input."""
+"""How long a neuron remembers: told by its gate, and measured by disturbing its input."""
 
 from __future__ import annotations
 
@@ -110,7 +110,7 @@ def _responses(one: Pass, at: Tensor, disturbances: int) -> tuple[Tensor, ...]:
             for place, result in enumerate(one.graph.results):
                 seen[place][t] = values[result]
 
-        reference.run(one.graph, x, [direction], lengths, watch)
+        reference.run(one.graph, x, [direction], lengths, watch=watch)
         return tuple(torch.stack(state) for state in seen)
 
     responses: tuple[Tensor, ...] = torch.func.jvp(states, (x,), (change.to(x),))[1]

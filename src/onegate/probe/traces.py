@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from onegate.engines import reference
-from onegate.engines.base import Direction
+from onegate.engines.base import NOTHING, Direction, Further
 from onegate.export.latex import expression
 from onegate.language import Graph, Value
 from onegate.nn.cells import States
@@ -191,14 +191,20 @@ def watching(layer: Recurrent) -> Iterator[list[Watched]]:
     names = list(dict(layer.named_children()))
 
     def run(
-        graph: Graph, x: Tensor, directions: Sequence[Direction], lengths: Tensor | None
+        graph: Graph,
+        x: Tensor,
+        directions: Sequence[Direction],
+        lengths: Tensor | None,
+        further: Further = NOTHING,
     ) -> tuple[Tensor, tuple[tuple[Tensor, ...], ...]]:
         first = len(watched)
         for place, direction in enumerate(directions):
             name = names[(first + place) % len(names)]
             watched.append(Watched(name, graph, x, direction, lengths, place == 1))
         here = watched[first:]
-        return reference.run(graph, x, directions, lengths, lambda p, t, v: here[p].note(t, v))
+        return reference.run(
+            graph, x, directions, lengths, further, watch=lambda p, t, v: here[p].note(t, v)
+        )
 
     with layer.run_by(run):
         yield watched

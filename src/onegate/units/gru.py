@@ -1,10 +1,11 @@
-"""The Gated Recurrent Unit in its published forms, and the mutations MUT1 to MUT3."""
+"""The Gated Recurrent Unit in its published forms, with norms, and the mutations MUT1 to MUT3."""
 
 from __future__ import annotations
 
 from typing import Any
 
-from onegate.language import Affine, Fit, Unit, sigmoid, tanh
+from onegate.language import Affine, Fit, LayerNorm, RMSNorm, Unit, sigmoid, tanh
+from onegate.ops import silu
 from onegate.units.registry import register
 
 CHO = "Cho et al. 2014, Learning Phrase Representations using RNN Encoder-Decoder"
@@ -16,9 +17,9 @@ JOZEFOWICZ = (
 
 @register("gru")
 class GRU(Unit):
-    """Gated recurrent unit in the form of Chung et al. (2014), which Zhou et al. (2016) take.
+    """The paper's GRU: reset before the matrix. torch.nn.GRU's is `GRUResetAfter`.
 
-    The reset gate acts on h before the matrix.
+    In the form of Chung et al. (2014), which Zhou et al. (2016) take.
     """
 
     title = "Gated Recurrent Unit"
@@ -79,6 +80,83 @@ class GRUResetAfter(Unit):
         r = sigmoid(self.W_r[h, x])
         candidate = tanh(self.W_h[x] + r * self.U_h[h])
         return (1 - z) * candidate + z * h
+
+
+@register("gru_layer_norm")
+class GRULayerNorm(Unit):
+    """GRU with layer norm of Ba et al. (2016), as in its supplement for skip-thoughts.
+
+    The reset gate acts after the matrix and its norm. W x and U h are normalised apart, z and r
+    with the statistics of both together. The paper's two shifts of z and r only add up: here the
+    norm of W x has the one.
+    """
+
+    title = "GRU with layer norm"
+    citation = "Ba, Kiros, Hinton 2016, Layer Normalization"
+
+    W_z, U_z = Affine(bias=False), Affine(bias=False)
+    W_r, U_r = Affine(bias=False), Affine(bias=False)
+    W_h, U_h = Affine(bias=False), Affine(bias=False)
+    N_x = LayerNorm()
+    N_h = LayerNorm(shift=False)
+    N_w = LayerNorm()
+    N_u = LayerNorm()
+
+    def step(self, x: Any, h: Any) -> Any:
+        """z = 1 overwrites, z = 0 keeps."""
+        x_z, x_r = self.N_x[self.W_z[x], self.W_r[x]]
+        h_z, h_r = self.N_h[self.U_z[h], self.U_r[h]]
+        z = sigmoid(h_z + x_z)
+        r = sigmoid(h_r + x_r)
+        x_h = self.N_w[self.W_h[x]]
+        h_h = self.N_u[self.U_h[h]]
+        candidate = tanh(x_h + r * h_h)
+        return (1 - z) * h + z * candidate
+
+
+@register("gru_block")
+class GRUBlock(Unit):
+    """Block GRU of DreamerV3 (Hafner et al. 2023), in the form of the authors' later code.
+
+    Input and state are projected, normalised (by the mean square, not the layer norm of the first
+    version) and pass SiLU; s mixes them with the state's own blocks, and from s each block makes
+    its gates and its candidate, on which r acts after the matrix. The update gate is biased by -1
+    towards keeping. The authors project action and stochastic state apart: x is one input here.
+
+    heads: the blocks on the diagonal of what maps h and s; 8 in the paper.
+    projection: how wide x and h are projected, an eighth of the state in the paper; 0: as wide as
+        the state.
+    """
+
+    title = "Block GRU of DreamerV3"
+    citation = (
+        "Hafner, Pasukonis, Ba, Lillicrap 2023, Mastering Diverse Domains through World Models"
+    )
+
+    heads: int = 1
+    projection: int = 0
+
+    W_x, N_x = Affine(like="projection"), RMSNorm(eps=1e-4)
+    W_p, N_p = Affine(like="projection"), RMSNorm(eps=1e-4)
+    W_s, N_s = Affine(), RMSNorm(eps=1e-4)
+    U_s = Affine(bias=False, heads="heads")
+    W_r = Affine(heads="heads")
+    W_h = Affine(heads="heads")
+    W_z = Affine(heads="heads")
+
+    def size_of(self, like: str | None, hidden_size: int) -> int:
+        """A projection of 0 means the state's size."""
+        return super().size_of(like, hidden_size) or hidden_size
+
+    def step(self, x: Any, h: Any) -> Any:
+        """z = 1 overwrites, z = 0 keeps."""
+        q = silu(self.N_x[self.W_x[x]])
+        p = silu(self.N_p[self.W_p[h]])
+        s = silu(self.N_s[self.W_s[p, q] + self.U_s[h]])
+        r = sigmoid(self.W_r[s])
+        candidate = tanh(r * self.W_h[s])
+        z = sigmoid(self.W_z[s] - 1)
+        return (1 - z) * h + z * candidate
 
 
 @register("mut1")

@@ -1,10 +1,11 @@
-"""Long Short-Term Memory: without peepholes, with them, and the eight variants of Greff et al."""
+"""Long Short-Term Memory: without peepholes, with them, Greff's eight variants, norms, sLSTM."""
 
 from __future__ import annotations
 
 from typing import Any
 
-from onegate.language import Affine, Unit, Vector, identity, sigmoid, tanh
+from onegate.language import Affine, LayerNorm, Unit, Vector, identity, sigmoid, tanh
+from onegate.ops import exp, maximum, softplus
 from onegate.units.registry import register
 
 GREFF = "Greff, Srivastava, Koutnik, Steunebrink, Schmidhuber 2015, LSTM: A Search Space Odyssey"
@@ -31,6 +32,36 @@ class LSTM(Unit):
         candidate = tanh(self.W_c[h, x])
         c = f * c + i * candidate
         return o * tanh(c), c
+
+
+class LSTMProjected(LSTM):
+    """LSTM whose output is a projection of its cell (Sak et al. 2014), `proj_size` wide.
+
+    `onegate.LSTM(..., proj_size=)` takes it, as torch.nn.LSTM does.
+    """
+
+    title = "LSTM with a projected output"
+    citation = (
+        "Sak, Senior, Beaufays 2014, Long Short-Term Memory Based Recurrent Neural Network "
+        "Architectures for Large Vocabulary Speech Recognition"
+    )
+
+    proj_size: int = 1
+
+    W_f = Affine(like="c")
+    W_i = Affine(like="c")
+    W_o = Affine(like="c")
+    W_c = Affine(like="c")
+    W_r = Affine(like="h", bias=False)
+
+    def state_sizes(self, hidden_size: int) -> dict[str, int]:
+        """The output has a size of its own."""
+        return {"h": self.proj_size, "c": hidden_size}
+
+    def step(self, x: Any, h: Any, c: Any) -> Any:
+        """As LSTM, and the output is projected."""
+        shown, c = super().step(x, h, c)
+        return self.W_r[shown], c
 
 
 @register("lstm_no_forget")
@@ -229,3 +260,77 @@ class LSTMFullGateRecurrence(Unit):
         c = f * c + i * candidate
         o = sigmoid(self.W_o[seen] + self.p_o * c)
         return o * tanh(c), c, i, f, o
+
+
+@register("lstm_layer_norm")
+class LSTMLayerNorm(Unit):
+    """LSTM with layer norm after Ba et al. (2016), normalised gate by gate.
+
+    Each gate normalises its own W [h, x], with a shift in place of the bias, and the cell is
+    normalised where it is shown, not where it is handed on. The paper normalises W x and U h of all
+    gates together and apart from each other.
+    """
+
+    title = "LSTM with layer norm"
+    citation = "Ba, Kiros, Hinton 2016, Layer Normalization"
+    states = ("h", "c")
+
+    W_f, N_f = Affine(bias=False), LayerNorm()
+    W_i, N_i = Affine(bias=False), LayerNorm()
+    W_o, N_o = Affine(bias=False), LayerNorm()
+    W_c, N_g = Affine(bias=False), LayerNorm()
+    N_c = LayerNorm()
+
+    def step(self, x: Any, h: Any, c: Any) -> Any:
+        """f = 1 keeps the cell, i = 1 writes to it, o = 1 shows it."""
+        f = sigmoid(self.N_f[self.W_f[h, x]])
+        i = sigmoid(self.N_i[self.W_i[h, x]])
+        o = sigmoid(self.N_o[self.W_o[h, x]])
+        candidate = tanh(self.N_g[self.W_c[h, x]])
+        c = f * c + i * candidate
+        return o * tanh(self.N_c[c]), c
+
+
+@register("slstm")
+class SLSTM(Unit):
+    """The sLSTM of Beck et al. (2024): exponential gates, normaliser n, stabiliser m.
+
+    a and b are the logarithms of the gates i and f; m is the larger of the two, and what is stored
+    is c and n divided by exp(m), so that nothing overflows: h does not depend on m. States start at
+    zero, also m; where the first input gate is below exp(-100), h is 0 / 0 in float32. Every head
+    sees the whole input, as in the paper's equations; convolution, group norm and projections of
+    its residual block are no part of the unit.
+
+    heads: the recurrent matrices have so many blocks, and nothing is mixed between them.
+    exponential_forget: f is exp instead of the sigmoid, the paper's other form.
+    """
+
+    title = "sLSTM"
+    citation = (
+        "Beck, Poeppel, Spanring, Auer, Prudnikova, Kopp, Klambauer, Brandstetter, Hochreiter "
+        "2024, xLSTM: Extended Long Short-Term Memory"
+    )
+    states = ("h", "c", "n", "m")
+
+    heads: int = 1
+    exponential_forget: bool = False
+
+    W_i, R_i = Affine(), Affine(bias=False, heads="heads")
+    W_f, R_f = Affine(), Affine(bias=False, heads="heads")
+    W_z, R_z = Affine(), Affine(bias=False, heads="heads")
+    W_o, R_o = Affine(), Affine(bias=False, heads="heads")
+
+    def step(self, x: Any, h: Any, c: Any, n: Any, m: Any) -> Any:
+        """f keeps, i writes."""
+        a = self.W_i[x] + self.R_i[h]
+        b = self.W_f[x] + self.R_f[h]
+        if not self.exponential_forget:
+            b = -softplus(-b)
+        m_t = maximum(b + m, a)
+        i = exp(a - m_t)
+        f = exp(b + m - m_t)
+        z = tanh(self.W_z[x] + self.R_z[h])
+        o = sigmoid(self.W_o[x] + self.R_o[h])
+        c = f * c + i * z
+        n = f * n + i
+        return o * (c / n), c, n, m_t

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import difflib
+import functools
 import inspect
 from collections.abc import Callable
 from dataclasses import fields, replace
 from typing import Any, TypeVar
 
 from onegate.export.latex import latex
-from onegate.language import Unit, UnitError
+from onegate.language import Unit, UnitError, is_ours
 from onegate.tracing import trace
 
 UNITS: dict[str, Unit] = {}
@@ -30,20 +31,41 @@ def register(name: str) -> Callable[[_U], _U]:
 
     def enter(kind: _U) -> _U:
         if not (isinstance(kind, type) and issubclass(kind, Unit)):
-            raise UnitError(f"{kind!r} is no unit: write class {name.title()}(onegate.Unit)")
+            called = getattr(kind, "__name__", name)  # type: ignore[unreachable]
+            raise UnitError(f"{kind!r} is no unit: write class {called}(onegate.Unit)")
         taken = type(UNITS.get(name, kind()))
         if _place(taken) != _place(kind):
             raise UnitError(f"the name {name!r} is taken by {taken.__qualname__}")
         kind.registered = name
         unit = kind()
-        trace(unit, 3, 2)  # two sizes, so that an equation that mixes them up is found
-        shown = latex(trace(unit, 2, 2))
-        if shown not in (kind.__doc__ or ""):
-            kind.__doc__ = f"{inspect.cleandoc(kind.__doc__ or '')}\n\n{shown}\n".lstrip()
+        # An equation that mixes up two sizes is found.
+        if not (is_ours(kind) or vars(kind).get("_fits_sizes")):
+            trace(unit, 3, 2)
+        LateDocstring(functools.partial(_with_equations, unit, kind.__doc__ or "")).give(kind)
         UNITS[name] = unit
         return kind
 
     return enter
+
+
+class LateDocstring:
+    """A class's docstring that is written when it is first read: most never are."""
+
+    def __init__(self, write: Callable[[], str]) -> None:
+        self.write = write
+
+    def __get__(self, _instance: object, owner: type) -> str:
+        owner.__doc__ = self.write()
+        return owner.__doc__
+
+    def give(self, kind: type) -> None:
+        """Makes it the docstring of the class."""
+        type.__setattr__(kind, "__doc__", self)
+
+
+def _with_equations(unit: Unit, written: str) -> str:
+    shown = latex(trace(unit, 2, 2))
+    return written if shown in written else f"{inspect.cleandoc(written)}\n\n{shown}\n".lstrip()
 
 
 def _place(kind: type) -> tuple[str, str]:

@@ -1,11 +1,11 @@
-"""Units without a gate: the simple recurrent network, IRNN and SCRN."""
+"""Units without a gate: the simple recurrent network, IRNN, SCRN and IndRNN."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from typing import Any, ClassVar
 
-from onegate.language import Affine, Unit, relu, sigmoid, tanh
+from onegate.language import Affine, Unit, Vector, relu, sigmoid, tanh
 from onegate.units.registry import register
 
 
@@ -76,3 +76,21 @@ class SCRN(Unit):
         """The new h sees the new s."""
         s = self.alpha * s + (1 - self.alpha) * self.B[x]
         return sigmoid(self.P[s] + self.A[x] + self.R[h]), s
+
+
+@register("indrnn")
+class IndRNN(Unit):
+    """Independently recurrent network of Li et al. (2018): each neuron sees its own past alone."""
+
+    title = "IndRNN: a diagonal recurrence"
+    citation = (
+        "Li, Li, Cook, Zhu, Gao 2018, Independently Recurrent Neural Network (IndRNN): Building "
+        "a Longer and Deeper RNN"
+    )
+
+    W_h = Affine()
+    u = Vector()
+
+    def step(self, x: Any, h: Any) -> Any:
+        """No matrix in the loop."""
+        return relu(self.W_h[x] + self.u * h)

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 from onegate.lab.bench.measure import Timing
 from onegate.lab.bench.outcomes import Kind, Result, Timings
-from onegate.lab.bench.shapes import Shape
+from onegate.lab.bench.shapes import LayerShape
 
 PEAK = 1e11
 
@@ -16,7 +16,7 @@ def timing(seconds: float) -> Timing:
 
 
 def outcome(
-    shape: Shape,
+    shape: LayerShape,
     train: Mapping[str, float],
     infer: Mapping[str, float] | None = None,
     held: Mapping[str, int] | None = None,

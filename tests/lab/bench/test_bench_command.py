@@ -12,14 +12,14 @@ import torch
 from onegate.engines.cpu.native import library
 from onegate.lab.bench import shapes
 from onegate.lab.bench.outcomes import Timings, run_shape
-from onegate.lab.bench.targets import BY_SHAPE, UNITS_NEEDED
+from onegate.lab.bench.verdicts import BY_SHAPE, UNITS_NEEDED
 from onegate.lab.cli import bench, main
 
 
 @pytest.fixture(autouse=True)
 def tiny_paper_shapes(monkeypatch: pytest.MonkeyPatch) -> None:
     """The paper's shapes and the sweeps, but small."""
-    small = {name: shapes.Shape(name, 2, 2, 2, 3) for name in shapes.PAPER}
+    small = {name: shapes.LayerShape(name, 2, 2, 2, 3) for name in shapes.PAPER}
     monkeypatch.setattr(bench, "PAPER", small)
     monkeypatch.setattr(
         shapes,
@@ -49,7 +49,7 @@ def test_default_is_mgu_and_all_peers_on_the_papers_shapes(
     assert contestants(path) == [everybody] * len(shapes.PAPER)
     shown = capsys.readouterr().out
     for name in shapes.PAPER:
-        assert f"{name}: T 2, B 2, in 2, 3 units" in shown
+        assert f"{name}: T 2, B 2, in 2, 3 neurons" in shown
     for name in everybody:
         assert name in shown
 
@@ -111,7 +111,7 @@ def test_threads_are_set(tmp_path: Path) -> None:
     [
         (["--shape", "3,2"], "is not a shape"),
         (["--units", "mguu"], "did you mean 'mgu'"),
-        (["--plot", "speed.txt"], "ends in one of"),
+        (["--plot", "speed.txt"], "speed.txt should end in .svg"),
         (["--json", "not/there.json"], "not/there.json cannot be written: there is no folder not"),
         (["--plot", "not/there.png"], "not/there.png cannot be written: there is no folder not"),
         (["epochs", "--json", "not/there.json"], "there is no folder not"),
@@ -142,7 +142,7 @@ def test_bad_numbers_are_refused(arguments: list[str]) -> None:
 def test_a_run_that_is_broken_off_leaves_the_shapes_that_were_measured(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def until_the_second(shape: shapes.Shape, *args: object, **kwargs: object) -> Timings:
+    def until_the_second(shape: shapes.LayerShape, *args: object, **kwargs: object) -> Timings:
         if shape.batch == 3:
             raise KeyboardInterrupt
         return run_shape(shape, *args, **kwargs)  # type: ignore[arg-type]

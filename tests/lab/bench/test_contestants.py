@@ -10,7 +10,8 @@ import pytest
 import torch
 from torch import nn
 
-from onegate.engines.cpu import native
+from onegate import engines
+from onegate.engines.cpu import native, operator
 from onegate.lab.bench import contestants
 from onegate.lab.bench.contestants import (
     FLAX,
@@ -20,13 +21,13 @@ from onegate.lab.bench.contestants import (
     ours,
     peers,
 )
-from onegate.lab.bench.shapes import Shape, Unavailable, parse
+from onegate.lab.bench.shapes import LayerShape, Unavailable, parse
 from onegate.nn.layers import Recurrent
 
 SHAPE = parse("4,3,2,5")
 
 
-def enter(contestant: Contestant, shape: Shape = SHAPE) -> contestants.Entrant:
+def enter(contestant: Contestant, shape: LayerShape = SHAPE) -> contestants.Entrant:
     x = torch.randn(shape.steps, shape.batch, shape.inputs)
     return contestant.enter(shape, x, torch.randn(shape.steps, shape.batch, shape.outputs))
 
@@ -133,7 +134,36 @@ def test_torchrecurrent_has_no_bidirectional_layers() -> None:
 
 def test_a_missing_native_engine_is_the_reason(monkeypatch: pytest.MonkeyPatch) -> None:
     absent = native.Library(None, "the native engine is not built", None)
-    monkeypatch.setattr(contestants, "library", lambda: absent)
+    monkeypatch.setattr(operator, "library", lambda: absent)
     with pytest.raises(Unavailable, match="the native engine is not built"):
         enter(ours("mgu", "fused"))
     enter(ours("mgu", "reference")).train()
+
+
+class _Elsewhere:
+    """An engine that this machine lacks something for, or that cannot run a layer."""
+
+    name = "elsewhere"
+
+    def __init__(self, lacks: str | None) -> None:
+        self.lacks = lacks
+
+    def missing(self) -> str | None:
+        return self.lacks
+
+    def problem(self, *_: object) -> str | None:
+        return None if self.lacks else "it runs nothing"
+
+    def run(self, *_: object) -> Any:
+        raise AssertionError("it must not be asked to run")
+
+
+@pytest.mark.parametrize("lacks", ["no such processor", None])
+def test_an_engine_of_others_is_a_contestant_that_says_why_not(
+    lacks: str | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(engines, "ENGINES", list(engines.ENGINES))
+    engines.register(_Elsewhere(lacks))
+    with pytest.raises(Unavailable, match=lacks or "it runs nothing"):
+        enter(ours("mgu", "elsewhere"))
+    enter(ours("mgu", contestants.REFERENCE)).infer()

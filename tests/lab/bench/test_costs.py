@@ -13,6 +13,16 @@ import torch
 
 from onegate.lab import compare, data
 from onegate.lab.bench import costs
+from onegate.lab.bench.inside import (
+    FUSED_SHARE,
+    LIMITS,
+    NEW_UNITS,
+    OVER_COMPILED,
+    inside,
+    new_units,
+    norms,
+)
+from onegate.lab.bench.shapes import LayerShape
 from onegate.lab.cli import main
 from onegate.lab.recipes import recipe
 
@@ -55,7 +65,7 @@ def test_baselines_know_frequencies_alone(monkeypatch: pytest.MonkeyPatch) -> No
 def test_epochs_are_written_with_their_machine(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def prepare(request: compare.Request, folder: Path) -> list[SimpleNamespace]:
+    def prepare(request: compare.Request, folder: Path, threads: int) -> list[SimpleNamespace]:
         assert folder.is_dir()
         return [
             SimpleNamespace(recipe=recipe(request.task, request.recipe, unit), seconds_per_epoch=s)
@@ -71,3 +81,20 @@ def test_epochs_are_written_with_their_machine(
         *("adding", "imdb", "mnist_rows", "mnist_pixels", "ptb")
     ]
     assert found["rows"][0] == {"task": "adding", "hidden_size": 100, "mgu": 1.0, "gru": 2.0}
+
+
+def test_what_is_inside_the_recurrence_is_set_against_the_plain_layer(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    small = LayerShape("small", 3, 2, 4, 5)
+    found = inside([small], seconds=0.01)["rows"]
+    found += norms([small], seconds=0.01, compiled=False)["rows"]
+    assert {row["what"] for row in found} == {*LIMITS} - {OVER_COMPILED, FUSED_SHARE}
+    assert all(row["ratio"] > 0 for row in found)
+    assert capsys.readouterr().out.count("at most") == len(found)
+
+
+def test_new_units_are_set_against_the_reference_engine() -> None:
+    found = new_units([LayerShape("small", 3, 2, 4, 5, bidirectional=True)], seconds=0.01)["rows"]
+    assert [row["unit"] for row in found] == list(NEW_UNITS)
+    assert {row["what"] for row in found} == {FUSED_SHARE}

@@ -12,10 +12,10 @@ import numpy as np
 import pytest
 
 from onegate.lab.bench import jax_contestant
-from onegate.lab.bench.shapes import Shape, parse
+from onegate.lab.bench.shapes import LayerShape, parse
 
 
-def prepared(shape: Shape) -> jax_contestant.Prepared:
+def prepared(shape: LayerShape) -> jax_contestant.Prepared:
     pytest.importorskip("flax")
     draw = np.random.default_rng(0)
     x = draw.normal(size=(shape.steps, shape.batch, shape.inputs)).astype(np.float32)
@@ -27,7 +27,7 @@ def prepared(shape: Shape) -> jax_contestant.Prepared:
 @pytest.mark.parametrize("text", ["4,3,2,5", "4,3,2,5,2,bi"])
 def test_training_step_has_the_wanted_gradients(text: str, wanted: bool) -> None:
     sizes = parse(text)
-    shape = Shape(text, 4, 3, 2, 5, sizes.layers, sizes.bidirectional, wanted)
+    shape = LayerShape(text, 4, 3, 2, 5, sizes.layers, sizes.bidirectional, wanted)
     run = prepared(shape)
     import jax
 

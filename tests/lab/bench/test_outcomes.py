@@ -14,7 +14,7 @@ from onegate.lab.bench.shapes import (
     PAPER,
     PEAK_OPERATIONS,
     SWEEPS,
-    Shape,
+    LayerShape,
     Unavailable,
     parse,
     sweep,
@@ -24,7 +24,7 @@ from tests.lab.bench.made import outcome, timing
 
 
 def contestant(name: str, unit: str = "mgu", reason: Exception | None = None) -> Contestant:
-    def enter(shape: Shape, x: torch.Tensor, grad_out: torch.Tensor) -> Entrant:
+    def enter(shape: LayerShape, x: torch.Tensor, grad_out: torch.Tensor) -> Entrant:
         assert x.shape == (shape.steps, shape.batch, shape.inputs)
         assert grad_out.shape == (shape.steps, shape.batch, shape.outputs)
         assert x.dtype == grad_out.dtype == torch.float32

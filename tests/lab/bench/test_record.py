@@ -15,7 +15,8 @@ from onegate.lab.bench import plot
 from onegate.lab.bench.contestants import TORCH_GRU
 from onegate.lab.bench.record import Record
 from onegate.lab.bench.shapes import PAPER
-from onegate.lab.bench.targets import verdicts
+from onegate.lab.bench.verdicts import verdicts
+from onegate.picture.draw import save
 from tests.lab.bench.made import outcome
 from tests.lab.bench.test_outcomes import made_sweep
 
@@ -127,7 +128,7 @@ def test_picture_has_a_row_for_each_shape_and_sweep() -> None:
 
 def test_picture_is_written_in_the_format_of_its_name(tmp_path: Path) -> None:
     record = replace(made_record(), outcomes=made_record().outcomes[:1], sweeps=[])
-    plot.write_plot(record, tmp_path / "speed.PNG")
+    save(plot.draw(record), tmp_path / "speed.PNG")
     assert (tmp_path / "speed.PNG").read_bytes().startswith(b"\x89PNG")
-    with pytest.raises(ValueError, match=r"ends in one of \.png, \.svg, \.pdf"):
-        plot.write_plot(record, tmp_path / "speed.txt")
+    with pytest.raises(ValueError, match=r"should end in \.svg or \.pdf or \.png"):
+        save(plot.draw(record), tmp_path / "speed.txt")

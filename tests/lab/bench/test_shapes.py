@@ -10,14 +10,14 @@ from onegate.lab.bench.shapes import (
     PAPER,
     PEAK_OPERATIONS,
     SWEEPS,
-    Shape,
+    LayerShape,
     parse,
     peak_product,
     sweep,
     work,
 )
 from onegate.nn.layers import Recurrent
-from onegate.units import UNITS
+from onegate.units import UNITS, get
 
 
 def test_the_papers_shapes() -> None:
@@ -38,13 +38,13 @@ def test_the_papers_shapes() -> None:
 @pytest.mark.parametrize(
     ("text", "expected"),
     [
-        ("7,6,5,4", Shape("7,6,5,4", 7, 6, 5, 4)),
-        ("7,6,5,4,3", Shape("7,6,5,4,3", 7, 6, 5, 4, 3)),
-        ("7,6,5,4,bi", Shape("7,6,5,4,bi", 7, 6, 5, 4, 1, True)),
-        ("7,6,5,4,3,bi", Shape("7,6,5,4,3,bi", 7, 6, 5, 4, 3, True)),
+        ("7,6,5,4", LayerShape("7,6,5,4", 7, 6, 5, 4)),
+        ("7,6,5,4,3", LayerShape("7,6,5,4,3", 7, 6, 5, 4, 3)),
+        ("7,6,5,4,bi", LayerShape("7,6,5,4,bi", 7, 6, 5, 4, 1, True)),
+        ("7,6,5,4,3,bi", LayerShape("7,6,5,4,3,bi", 7, 6, 5, 4, 3, True)),
     ],
 )
-def test_parse(text: str, expected: Shape) -> None:
+def test_parse(text: str, expected: LayerShape) -> None:
     assert parse(text) == expected
 
 
@@ -67,31 +67,33 @@ def test_a_sweep_varies_one_size_alone(field: str, first: int, last: int) -> Non
     assert len({s.name for s in shapes}) == len(shapes)
 
 
-def counted_by_torch(unit: str, shape: Shape) -> tuple[int, int]:
+def counted_by_torch(unit: str, shape: LayerShape) -> tuple[int, int]:
     """Forward and backward of the reference engine."""
     layer = Recurrent(
         unit, shape.inputs, shape.hidden, shape.layers,
         bidirectional=shape.bidirectional, engine="reference",
     )  # fmt: skip
     x = torch.randn(shape.steps, shape.batch, shape.inputs, requires_grad=shape.input_gradient)
+    sizes = layer.unit.input_sizes(shape.inputs, shape.hidden)
+    extra = {name: torch.rand(*x.shape[:2], sizes[name]) for name in layer.unit.inputs[1:]}
     with FlopCounterMode(display=False) as forward:
-        out, _ = layer(x)
+        out, _ = layer(x, extra=extra or None)
     with FlopCounterMode(display=False) as backward:
         out.backward(torch.randn_like(out))
     return forward.get_total_flops(), backward.get_total_flops()
 
 
 SHAPES = [
-    Shape("one step", 1, 3, 5, 7),
-    Shape("several", 6, 3, 5, 7),
-    Shape("with the input's gradient", 6, 3, 5, 7, input_gradient=True),
-    Shape("stacked", 4, 3, 5, 7, layers=3),
-    Shape("both", 4, 3, 5, 7, layers=2, bidirectional=True, input_gradient=True),
+    LayerShape("one step", 1, 3, 5, 7),
+    LayerShape("several", 6, 3, 5, 7),
+    LayerShape("with the input's gradient", 6, 3, 5, 7, input_gradient=True),
+    LayerShape("stacked", 4, 3, 5, 7, layers=3),
+    LayerShape("both", 4, 3, 5, 7, layers=2, bidirectional=True, input_gradient=True),
 ]
 
 
 @pytest.mark.parametrize("shape", SHAPES, ids=lambda shape: shape.name)
-def test_mgu(shape: Shape) -> None:
+def test_mgu(shape: LayerShape) -> None:
     found = work("mgu", shape)
     assert (found.forward, found.backward) == counted_by_torch("mgu", shape)
     assert found.training == found.forward + found.backward
@@ -99,7 +101,8 @@ def test_mgu(shape: Shape) -> None:
 
 @pytest.mark.parametrize("unit", UNITS)
 def test_every_unit(unit: str) -> None:
-    shape = Shape("both", 3, 2, 5, 7, layers=2, bidirectional=True)
+    layers = 1 if len(get(unit).inputs) > 1 else 2  # what is beside x is as wide as the first x
+    shape = LayerShape("both", 3, 2, 5, 7, layers=layers, bidirectional=True)
     found = work(unit, shape)
     assert (found.forward, found.backward) == counted_by_torch(unit, shape)
 

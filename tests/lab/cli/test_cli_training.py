@@ -180,9 +180,19 @@ def test_reproduce_writes_the_report(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     request = Request("adding", "tuned", settings=tuple(SMALL))
-    monkeypatch.setattr(reproduce, "QUICK", (request,))
+    monkeypatch.setattr(reproduce, "requests", lambda full: () if full else (request,))
     assert main(["reproduce", "--estimate"]) == 0
-    assert "2 runs, about" in capsys.readouterr().out
+    assert "2 runs left, " in capsys.readouterr().out
     assert main(["reproduce"]) == 0
     assert "report: report/index.html" in capsys.readouterr().out
     assert Path("report/index.html").is_file()
+
+
+@pytest.mark.parametrize("more", [[], ["--quantise", "integer"]])
+def test_a_run_is_exported_as_c(more: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["train", "mnist_rows", *SETTINGS, "--run", "mine", "--quiet"]) == 0
+    assert main(["export", "mine", "--c", *more]) == 0
+    told = capsys.readouterr().out
+    assert ("integer accuracy" in told) == bool(more)
+    assert json.loads(Path("mine/c/card.json").read_text())["task"] == "mnist_rows"
+    assert "model_step(model_state *s" in Path("mine/c/model.h").read_text()

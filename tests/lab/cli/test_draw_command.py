@@ -21,11 +21,20 @@ def test_writes_what_the_library_draws(tmp_path: Path, capsys: pytest.CaptureFix
     ET.parse(path)
 
 
+def test_a_picture_for_a_paper(tmp_path: Path) -> None:
+    path = tmp_path / "mgu.pdf"
+    assert main(["draw", "mgu", "-o", str(path), "--no-title"]) == 0
+    assert path.read_bytes().startswith(b"%PDF")
+    titled, bare = draw("mgu"), draw("mgu", title=False)
+    assert bare.get_figheight() < titled.get_figheight()
+    assert not any("parameters" in text.get_text() for text in bare.axes[0].texts)
+
+
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
         (["mug", "-o", "mug.svg"], "no unit is called 'mug'; did you mean 'mgu'?"),
-        (["mgu", "-o", "mgu.jpeg"], "mgu.jpeg should end in .svg or .png"),
+        (["mgu", "-o", "mgu.jpeg"], "mgu.jpeg should end in .svg or .pdf or .png"),
         (["mgu", "-o", "missing/mgu.svg"], "there is no folder missing"),
         (["mgu", "-o", "mgu.svg", "--hidden-size", "0"], "hidden_size=0"),
     ],

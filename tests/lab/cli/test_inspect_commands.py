@@ -13,11 +13,13 @@ import torch
 
 from onegate.lab import tasks
 from onegate.lab.cli import main
-from onegate.lab.inside import plots
+from onegate.lab.inside import examples, measure_plots
 from onegate.lab.inside.measures import gradient_norms
-from onegate.lab.inside.runs import initial_model
+from onegate.lab.inside.opened import initial_model, open_run
 from onegate.lab.recipes import override, recipe
-from onegate.lab.train import session as training
+from onegate.lab.runs import EXAMPLE
+from onegate.lab.train import session
+from onegate.probe.traces import traced
 from tests.lab import small_data
 
 SIZES = ["data.train=60", "data.valid=20", "data.test=12", "batch_size=30", "length=1",
@@ -36,7 +38,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     with pytest.MonkeyPatch.context() as patch:
         small_data.use(patch)
         for task in ("mnist_rows", "adding"):
-            training.train(override(recipe(task, "tuned", "mgu"), SIZES), root / task)
+            session.train(override(recipe(task, "tuned", "mgu"), SIZES), root / task)
     yield root
     shutil.rmtree(root)
 
@@ -44,7 +46,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
 def test_inspect_writes_a_page(
     folder: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(plots, "draw", lambda _: [])  # looked at elsewhere
+    monkeypatch.setattr(measure_plots, "draw", lambda _: [])  # looked at elsewhere
     run = folder / "mnist_rows"
     assert main(["inspect", str(run), "--examples", "3"]) == 0
     page = run / "inspect" / "inspect.html"
@@ -52,9 +54,30 @@ def test_inspect_writes_a_page(
     assert "<title>Inside MGU</title>" in page.read_text()
 
 
+def test_the_run_that_comes_with_onegate_shows_gates_at_work(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert main(["inspect", "--example", "--examples", "0", "1"]) == 0
+    assert capsys.readouterr().out == "inspect/inspect.html\n"
+    assert sum(file.stat().st_size for file in EXAMPLE.rglob("*") if file.is_file()) < 100_000
+    opened = open_run(EXAMPLE)
+    assert opened.run.result["test_mse"] < 0.0016  # a hundredth of the targets' variance
+    batch, state = examples.batch(opened.task, opened.trained, range(20))
+    with torch.no_grad():
+        passes = traced(opened.trained.recurrent, lambda: opened.trained.score(batch, state))
+    gate, marked = passes["l0"]["f"], passes["l0"].input[:, :, 1] > 0
+    plain = passes["l0"].inside & ~marked & (passes["l0"].input[:, :, 1] == 0)
+    # Some neurons' gates open at the two marks and are shut elsewhere: they keep the sum.
+    assert (gate[marked].mean(0) - gate[plain].mean(0)).max() > 0.4
+    assert sorted(passes) == ["l0"]
+
+
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
+        ([], "which run? Give its folder, or --example"),
+        (["--example", "one", "two"], "two runs at most"),
         (["nowhere"], "there is no folder nowhere: give the folder of a run"),
         (["."], ". holds no run: recipe.json is missing"),
         (["{runs}/bare"], "has no checkpoint: the run has to get further first"),
@@ -88,7 +111,7 @@ def test_gradients_of_units_and_runs_on_one_plot(
     assert main([*command, *(part for s in SIZES for part in ("--set", s))]) == 0
     svg = out / "gradients-mnist_rows.svg"
     assert capsys.readouterr().out == f"{svg}\n"
-    assert {path.suffix for path in out.iterdir()} == {".svg", ".png", ".csv"}
+    assert {path.suffix for path in out.iterdir()} == {".svg", ".pdf", ".png", ".csv"}
     with svg.with_suffix(".csv").open() as file:
         rows = list(csv.DictReader(file))
     lines = list(dict.fromkeys(row["line"] for row in rows))

@@ -14,7 +14,7 @@ from typing import TypeVar
 import pytest
 
 from onegate.lab import data
-from onegate.lab.data.files import data_folders
+from onegate.lab.data.source_files import data_folders
 
 Loaded = TypeVar("Loaded")
 

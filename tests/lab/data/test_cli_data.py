@@ -54,8 +54,11 @@ def test_list(
     assert lines[1] == "good\there\t1.5\tno\tThe good set"
     assert lines[2] == "gone\tmissing\t\tno\tThe gone set"
     assert lines[3].startswith("adding\there")
-    assert str(data_folder) in lines[4]
-    assert lines[5] == f"good: {data_folder}"
+    assert [line.split("\t")[0] for line in lines[4:7]] == [
+        "mnist stand-in", "imdb stand-in", "ptb stand-in"
+    ]  # fmt: skip
+    assert str(data_folder) in lines[7]
+    assert lines[8] == f"good: {data_folder}"
 
 
 def test_list_on_a_terminal(

@@ -13,7 +13,7 @@ import pytest
 from onegate.lab import data
 
 MODULES = sorted(path.stem for path in Path(data.__file__).parent.glob("*.py"))
-ALLOWED = {"numpy", "pooch", "requests", "rich"}
+ALLOWED = {"matplotlib", "numpy", "pooch", "requests", "rich"}
 
 
 @pytest.mark.parametrize("name", MODULES)

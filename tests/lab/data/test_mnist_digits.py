@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from onegate.lab.data import DamagedDataError, Digits, Mnist, mnist_digits, permuted, pixels, rows
-from onegate.lab.data.files import FoundFile, checksum
+from onegate.lab.data.source_files import FoundFile, checksum
 
 TRAIN_CLASSES = [5923, 6742, 5958, 6131, 5842, 5421, 5918, 6265, 5851, 5949]
 TEST_CLASSES = [980, 1135, 1032, 1010, 982, 892, 958, 1028, 974, 1009]

@@ -18,13 +18,13 @@ from onegate.lab.data import (
     Imdb,
     Ragged,
     Reviews,
-    files,
     imdb,
     keep_frequent,
     movie_reviews,
+    source_files,
 )
-from onegate.lab.data.files import obtain
 from onegate.lab.data.movie_reviews import WordNumbers, words_of
+from onegate.lab.data.source_files import obtain
 from onegate.lab.data.sources import IMDB
 
 # A data set of eight reviews with the inner paths of the real one.
@@ -172,7 +172,7 @@ def test_names_that_lead_elsewhere_are_not_read(small: Path) -> None:
 def test_an_archive_that_unpacks_without_end_is_refused(
     small: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(files, "LARGEST_ARCHIVE", 1_000_000)
+    monkeypatch.setattr(source_files, "LARGEST_ARCHIVE", 1_000_000)
     small.write_bytes(archive_of({**MEMBERS, "aclImdb/train/unsup/1_0.txt": bytes(100_000_000)}))
     tracemalloc.start()
     try:
@@ -191,7 +191,7 @@ def test_an_archive_packed_twice_is_refused(small: Path) -> None:
 
 
 def test_members_without_end_are_refused(small: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(files, "MOST_MEMBERS", len(MEMBERS))
+    monkeypatch.setattr(source_files, "MOST_MEMBERS", len(MEMBERS))
     small.write_bytes(archive_of(MEMBERS))
     assert len(imdb(download=False).train) == 4
     small.write_bytes(archive_of({**MEMBERS, "one": b""}))

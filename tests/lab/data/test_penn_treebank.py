@@ -16,10 +16,10 @@ from onegate.lab.data import (
     DamagedDataError,
     PennTreebank,
     columns,
-    files,
     penn_treebank,
     ptb,
     segments,
+    source_files,
     unigram_perplexity,
 )
 from onegate.lab.data.sources import PTB, Source, SourceFile
@@ -95,7 +95,7 @@ def test_an_archive_with_other_contents_is_refused(
     data_folder: Path, monkeypatch: pytest.MonkeyPatch, packed: bytes, message: str
 ) -> None:
     """Even if it has the checksum that is asked for: that of the archive is a weak one."""
-    monkeypatch.setattr(files, "LARGEST_ARCHIVE", 1_000_000)
+    monkeypatch.setattr(source_files, "LARGEST_ARCHIVE", 1_000_000)
     (data_folder / "simple-examples.tgz").write_bytes(packed)
     source = source_of(TEXTS, {"simple-examples.tgz": packed})
     monkeypatch.setattr(penn_treebank, "PTB", source)

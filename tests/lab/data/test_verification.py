@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import hashlib
 import os
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -9,7 +10,7 @@ import pytest
 
 from onegate.lab.data import verification
 from onegate.lab.data.arrays import kept_arrays, parsed
-from onegate.lab.data.files import remembered_checksum
+from onegate.lab.data.source_files import remembered_checksum
 from onegate.lab.data.sources import IMDB, SOURCES, Source, SourceFile
 from onegate.lab.data.verification import verify
 
@@ -64,6 +65,25 @@ def test_unknown_archive_is_judged_by_its_contents(data_folder: Path) -> None:
     (data_folder / "imdb" / "any.tar.gz").write_bytes(b"not an archive")
     (finding,) = verify(IMDB)
     assert "any.tar.gz is damaged" in finding.problem
+
+
+def test_an_archive_of_another_set_is_not_read_as_film_reviews(data_folder: Path) -> None:
+    content = b"an archive"
+    known = f"sha256:{hashlib.sha256(content).hexdigest()}"
+    other = replace(SET, archives=("set/*.tgz",), known_archives=(known,))
+    (data_folder / "set").mkdir()
+    (data_folder / "set" / "any.tgz").write_bytes(content)
+    (finding,) = verify(other)
+    assert finding.problem == ""
+    (data_folder / "set" / "any.tgz").write_bytes(b"another")
+    (finding,) = verify(other)
+    assert finding.problem.endswith(f"expected {known}")
+    assert "IMDB" not in finding.problem
+    assert "aclImdb" not in finding.problem
+
+
+def test_every_set_with_archives_has_a_reader_of_them() -> None:
+    assert {one.name for one in SOURCES.values() if one.archives} == {*verification.READERS}
 
 
 def test_known_archive_is_judged_by_its_checksum(

@@ -9,7 +9,7 @@ import pytest
 
 from onegate.lab.inside import writing
 from onegate.lab.recipes import Recipe, override, recipe
-from onegate.lab.train import session as training
+from onegate.lab.train import session
 from tests.lab import small_data
 
 _IMAGES = ["data.train=100", "data.valid=20", "data.test=20", "batch_size=50", "length=2"]
@@ -44,7 +44,7 @@ def runs(tmp_path_factory: pytest.TempPathFactory) -> Path:
     with pytest.MonkeyPatch.context() as patch:
         small_data.use(patch)
         for name, made in small_recipes().items():
-            training.train(made, root / name)
+            session.train(made, root / name)
     return root
 
 

@@ -11,8 +11,9 @@ from torch.nn.functional import cross_entropy
 
 from onegate.lab import data, tasks
 from onegate.lab.inside import examples
-from onegate.lab.inside.runs import InspectError, open_run
+from onegate.lab.inside.opened import InspectError, open_run
 from onegate.lab.recipes import override, recipe
+from onegate.lab.tasks import LoadedExamples
 from tests.lab import small_data
 
 pytestmark = pytest.mark.usefixtures("small")
@@ -141,3 +142,17 @@ def test_a_task_without_images_has_no_digits(runs: Path) -> None:
     opened = open_run(runs / "adding-lstm")
     with pytest.raises(InspectError, match=r"images of digits, and adding has none; .*--examples"):
         examples.of_digits(opened.task, [7])
+
+
+def test_some_of_every_class_in_turn(runs: Path) -> None:
+    for name in ("rows-mgu", "imdb-simple"):
+        task = open_run(runs / name).task
+        assert isinstance(task, LoadedExamples)
+        targets = np.asarray(task.sets["test"].targets)
+        chosen = examples.varied(task, 9)
+        assert len(set(chosen)) == len(chosen) == 9
+        classes = np.unique(targets)
+        first = targets[chosen[: len(classes)]]
+        assert first.tolist() == classes[: len(first)].tolist()
+        assert sorted(examples.varied(task, 1000)) == list(range(len(targets)))
+    assert examples.varied(open_run(runs / "adding-lstm").task, 3) == [0, 1, 2]

@@ -10,7 +10,7 @@ import torch
 
 from onegate.lab.inside import examples
 from onegate.lab.inside.measures import BINS, measure
-from onegate.lab.inside.runs import open_run
+from onegate.lab.inside.opened import open_run
 from onegate.probe import lyapunov_exponents, through_time
 from onegate.probe.traces import traced
 from tests.lab.inside.conftest import small_recipes
@@ -24,7 +24,9 @@ def test_of_digits(runs: Path) -> None:
     found = measure(opened.task, model, sequences=10)
     assert list(found) == ["l0"]
     one = found["l0"]
-    batch, state = examples.batch(opened.task, model, range(10))
+    chosen = examples.varied(opened.task, 10)
+    assert chosen != list(range(10))  # every class, not those that come first
+    batch, state = examples.batch(opened.task, model, chosen)
     with torch.no_grad():
         passed = traced(model.recurrent, lambda: model.score(batch, state))["l0"]
     assert list(one.gates) == ["z", "r"]

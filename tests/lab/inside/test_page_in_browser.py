@@ -175,11 +175,11 @@ def test_keys_move_along_time(opened: dict[str, Page]) -> None:
     assert text(page, "#clock") == "step 2 of 28"
     page.press("ArrowDown")  # scrolls the page: no unit is chosen without the slider in focus
     page.evaluate("document.getElementById('time').focus({preventScroll: true})")
-    unit = text(page, "#run-0 .unit")
+    unit = text(page, "#run-0 .neuron")
     page.press("ArrowDown")
-    assert text(page, "#run-0 .unit") != unit
+    assert text(page, "#run-0 .neuron") != unit
     page.press("ArrowUp")
-    assert text(page, "#run-0 .unit") == unit
+    assert text(page, "#run-0 .neuron") == unit
     page.press("ArrowRight")
     assert text(page, "#clock") == "step 3 of 28"  # once, not twice
     page.press("End")
@@ -228,7 +228,7 @@ def test_units_are_sorted_by_memory(opened: dict[str, Page]) -> None:
         choose(page, "sort", index)
         expected = sorted(range(6), key=lambda unit: -spans[key][unit])
         assert _rows(page, "#run-0 .over-time") == [numbered[unit] for unit in expected]
-        assert text(page, "#run-0 .unit").startswith(f"unit {expected[0]} of 6")
+        assert text(page, "#run-0 .neuron").startswith(f"neuron {expected[0]} of 6")
     options = "[...document.querySelectorAll('#sort option')].map(o => o.value)"
     assert opened["reviews"].evaluate(options) == ["measured", "number"]
 
@@ -362,3 +362,52 @@ def test_text_stands_out(opened: dict[str, Page], dark: bool) -> None:
         )
         assert len(ratios) > 6
         assert {what: ratio for what, ratio in ratios.items() if ratio < 4.5} == {}
+
+
+def test_it_opens_where_the_memory_changes_most(browser: Browser, pages: dict[str, Path]) -> None:
+    for path in pages.values():
+        page = browser.open(path)
+        start = page.evaluate(
+            "JSON.parse(document.getElementById('data').textContent).examples[0].start"
+        )
+        assert text(page, "#clock").startswith(f"step {start + 1} of ")
+        assert start > 0
+        assert page.problems == []
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_the_picture_has_the_values_of_the_chosen_neuron(
+    opened: dict[str, Page], name: str
+) -> None:
+    page = opened[name]
+    written = (
+        "[...document.querySelectorAll('#run-0 .written')]"
+        ".map(t => [t.dataset.value, t.textContent])"
+    )
+    for step in (2, 4):
+        slide(page, step)
+        shown = dict(page.evaluate(written))
+        assert "h" in shown
+        said = text(page, "#run-0 .neuron")
+        for value, number in shown.items():
+            assert f"{value} = {number}" in said
+
+
+def test_heat_maps_have_axes_and_scales(opened: dict[str, Page]) -> None:
+    for page in opened.values():
+        maps = page.evaluate(
+            "[...document.querySelectorAll('.map')].map(m => ["
+            "m.querySelector('.y-axis').textContent, m.querySelectorAll('.x-axis span').length,"
+            " m.querySelector('.scale').className, m.querySelector('.ends').children.length])"
+        )
+        for neurons, ticks, scale, ends in maps:
+            assert neurons == "1neurons6"
+            assert 2 <= ticks <= 7
+            assert scale in ("scale gate", "scale signed")
+            assert ends == 2
+
+
+def test_every_class_is_among_the_examples(opened: dict[str, Page]) -> None:
+    options = "[...document.querySelectorAll('#example option')].map(o => o.textContent)"
+    said = [each.partition(": ")[2] for each in opened["reviews"].evaluate(options)]
+    assert said[:4] == ["negative", "positive"] * 2

@@ -17,9 +17,9 @@ import pytest
 import torch
 from PIL import Image
 
-from onegate.lab.inside import examples, plots, writing
+from onegate.lab.inside import examples, measure_plots, writing
 from onegate.lab.inside.measures import measure
-from onegate.lab.inside.runs import InspectError, open_run
+from onegate.lab.inside.opened import InspectError, open_run
 from onegate.probe.traces import traced
 
 pytestmark = pytest.mark.usefixtures("small")
@@ -39,12 +39,13 @@ def test_the_page_holds_the_values_before_and_after_training(
 ) -> None:
     content = data(pages["digits"])
     assert [run["label"] for run in content["runs"]] == ["MGU", "GRU"]
-    assert [example["number"] for example in content["examples"]] == list(range(8))
+    chosen = [example["number"] for example in content["examples"]]
+    assert chosen == examples.varied(open_run(runs / "rows-mgu").task, 8)
     for place, folder in enumerate(("rows-mgu", "rows-gru")):
         opened = open_run(runs / folder)
         passes = []
         for model in (opened.trained, opened.initial):
-            batch, state = examples.batch(opened.task, model, range(8))
+            batch, state = examples.batch(opened.task, model, chosen)
             with torch.no_grad():
                 score = functools.partial(model.score, batch, state)
                 passes.append(traced(model.recurrent, score)["l0"])
@@ -66,16 +67,18 @@ def heat_maps(label: str) -> list[str]:
 
 
 def test_figures_lie_beside_the_page(pages: dict[str, Path]) -> None:
-    for name, expected in (
+    for name, drawn in (
         ("digits", [*FIGURES, *heat_maps("MGU"), *heat_maps("GRU")]),
         ("text", [*FIGURES, *heat_maps("GRU")]),
         ("reviews", [*FIGURES[1:], *heat_maps("simple")]),  # no gate
         ("numbers", [*FIGURES, *heat_maps("LSTM")]),
     ):
+        first = data(pages[name])["examples"][0]["number"]
+        expected = [figure.replace("-0-", f"-{first}-") for figure in drawn]
         folder = pages[name].parent / "figures"
         files = {path.name for path in folder.iterdir()}
         assert files == {
-            f"{figure}.{kind}" for figure in expected for kind in ("svg", "png", "csv")
+            f"{figure}.{kind}" for figure in expected for kind in ("svg", "pdf", "png", "csv")
         }
         for figure in expected:
             with Image.open(folder / f"{figure}.png") as image:
@@ -109,7 +112,7 @@ def test_figures_have_what_was_measured(pages: dict[str, Path], runs: Path) -> N
 @pytest.fixture
 def undrawn(monkeypatch: pytest.MonkeyPatch) -> None:
     """Figures take most of the time, and other tests look at them."""
-    monkeypatch.setattr(plots, "draw", lambda _: [])
+    monkeypatch.setattr(measure_plots, "draw", lambda _: [])
 
 
 @pytest.mark.usefixtures("undrawn")

@@ -6,8 +6,8 @@ import dataclasses
 
 import pytest
 
-from onegate import units
-from onegate.lab.recipes import RecipeError, recipe, values
+from onegate import engines, units
+from onegate.lab.recipes import RecipeError, from_json, recipe, to_json, values
 from onegate.lab.runs import run_name
 from onegate.lab.tasks import TASKS
 
@@ -30,8 +30,28 @@ def test_reasons_name_fields_that_exist(task: str, name: str) -> None:
 
 def test_three_recipes_where_the_flow_makes_sense() -> None:
     for task in TASKS:
-        expected = {"paper", "tuned"} | ({"flow"} if task not in ("adding", "ptb") else set())
-        assert set(TASKS[task].recipes) == expected
+        further = {"adding": set(), "ptb": {"regularised"}}.get(task, {"flow"})
+        assert set(TASKS[task].recipes) == {"paper", "tuned"} | further
+
+
+def test_what_the_paper_does_not_say_of_penn_treebank_is_a_recipe_of_its_own() -> None:
+    plain, regularised = recipe("ptb", "paper", "mgu"), recipe("ptb", "regularised", "mgu")
+    assert (plain.model.start_from_text, plain.optimizer.weight_decay) == (False, 0.0)
+    pairs = zip(
+        values(dataclasses.replace(plain, reasons={})),
+        values(dataclasses.replace(regularised, reasons={})),
+        strict=True,
+    )
+    assert {path: here for (path, there), (_, here) in pairs if there != here} == {
+        "name": "regularised", "model.start_from_text": True, "optimizer.weight_decay": 0.0007
+    }  # fmt: skip
+
+
+def test_a_run_of_an_older_paper_recipe_is_read_as_it_was() -> None:
+    content = to_json(recipe("ptb", "regularised", "mgu")) | {"name": "paper"}
+    old = from_json(content)
+    assert run_name(old) == "ptb-paper-mgu-500-s0-ab9d3f20"
+    assert old.optimizer.weight_decay == 0.0007
 
 
 @pytest.mark.parametrize(
@@ -117,10 +137,19 @@ mnist_pixels-tuned-mgu-100-s0-ae0e5cfe
 mnist_permuted-paper-mgu-100-s0-c0b5b8e2
 mnist_permuted-flow-mgu-100-s0-53c7cefd
 mnist_permuted-tuned-mgu-100-s0-831e231f
-ptb-paper-mgu-500-s0-ab9d3f20
+ptb-paper-mgu-500-s0-2729e921
+ptb-regularised-mgu-500-s0-618d628d
 ptb-tuned-mgu-500-s0-27d85782
 """
 
 
 def test_runs_keep_their_names() -> None:
     assert [run_name(recipe(task, name, "mgu")) for task, name in EVERY] == RUN_NAMES.split()
+
+
+def test_a_recipe_names_any_engine_that_is_registered(monkeypatch: pytest.MonkeyPatch) -> None:
+    made = recipe("adding", "tuned", "mgu")
+    with pytest.raises(RecipeError, match="engine='mine': expected one of auto, fused, reference"):
+        dataclasses.replace(made.model, engine="mine")
+    monkeypatch.setattr(engines, "names", lambda: ["auto", "mine"])
+    assert dataclasses.replace(made.model, engine="mine").engine == "mine"

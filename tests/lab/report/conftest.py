@@ -8,7 +8,7 @@ from unittest import mock
 import pytest
 
 from onegate.lab import report
-from onegate.lab.pages.figures import Figure
+from onegate.lab.pages.figure import Figure
 from onegate.lab.report import figures
 from onegate.lab.report.groups import grouped
 from tests.lab.report import synthetic

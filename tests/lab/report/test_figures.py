@@ -14,7 +14,7 @@ from PIL import Image
 from onegate import units
 from onegate.lab.pages import canvas
 from onegate.lab.pages.canvas import _SERIES, INK, MUTED, RULE
-from onegate.lab.pages.figures import Figure
+from onegate.lab.pages.figure import Figure
 from onegate.lab.report import draw, figures, pareto, plots
 from onegate.lab.report.groups import grouped
 from tests.lab.report import synthetic
@@ -211,4 +211,4 @@ def test_figures_for_a_comparison(tmp_path: Path) -> None:
     (path,) = draw(synthetic.read(tmp_path / "runs"), tmp_path / "figures")
     assert path == tmp_path / "figures" / "adding-tuned-curves.svg"
     kinds = sorted(file.suffix for file in path.parent.iterdir())
-    assert kinds == [".csv", ".png", ".svg"]
+    assert kinds == [".csv", ".pdf", ".png", ".svg"]

@@ -67,9 +67,9 @@ def test_labels_tell_groups_apart(tmp_path: Path) -> None:
     settings = ["model.hidden_size=50", "data.input=bag_count"]
     synthetic.seeds(tmp_path, "imdb", "flow", "gru", [0.5], settings)
     assert sorted(labels(read(tmp_path))) == [
-        "GRU, 50 units",
-        "MGU, 100 units",
-        "MGU, 100 units, input bag_index",
+        "GRU, 50 neurons",
+        "MGU, 100 neurons",
+        "MGU, 100 neurons, input bag_index",
     ]
     assert labels(read(tmp_path)[:1]) in (["GRU"], ["MGU"])
 

@@ -118,7 +118,7 @@ def test_nothing_of_others_runs(tmp_path: Path) -> None:
         for each in (path, bare):
             page = browser.open(each)
             assert page.evaluate("window.attacked") is None
-            assert page.evaluate("document.scripts.length") == 0
+            assert page.evaluate("document.scripts.length") == 1  # that of the tables
             assert page.problems == []
 
 
@@ -166,3 +166,72 @@ def test_details_open_by_keyboard(page: Page) -> None:
     page.press("Enter")
     assert page.evaluate("document.querySelector('#adding details').open") is True
     assert page.evaluate("document.documentElement.scrollWidth <= innerWidth")
+
+
+def column(page: Page, place: int) -> list[str]:
+    found: list[str] = page.evaluate(
+        f"[...document.querySelectorAll('#ptb .scroll table')].at(0).tBodies[0].rows.length && "
+        f"[...[...document.querySelectorAll('#ptb .scroll table')].at(0).tBodies[0].rows]"
+        f".filter(r => !r.hidden).map(r => r.cells[{place}].textContent)"
+    )
+    return found
+
+
+def test_tables_are_sorted_by_their_headings(page: Page) -> None:
+    page.resize(DESKTOP)
+    heading = "document.querySelector('#ptb .scroll table').tHead.rows[0].cells[1]"
+    before = column(page, 1)
+    sizes = [int(text) for text in before]
+    assert len(set(sizes)) > 1
+    orders = []
+    for _ in range(3):
+        page.evaluate(f"{heading}.querySelector('button').click()")
+        orders.append(
+            (page.evaluate(f"{heading}.ariaSort"), [int(text) for text in column(page, 1)])
+        )
+    assert orders == [
+        ("ascending", sorted(sizes)), ("descending", sorted(sizes, reverse=True)), ("none", sizes),
+    ]  # fmt: skip
+    assert page.problems == []
+
+
+def test_long_tables_are_filtered(page: Page) -> None:
+    every = column(page, 0)
+    assert len(every) >= 10
+
+    def type_in(text: str) -> str:
+        return str(
+            page.evaluate(
+                "(() => { const label = document.querySelector('#ptb .filter');"
+                f" const field = label.querySelector('input'); field.value = {json.dumps(text)};"
+                " field.dispatchEvent(new Event('input'));"
+                " return label.querySelector('output').textContent })()"
+            )
+        )
+
+    told = type_in("paper MGU")
+    left = column(page, 0)
+    assert left == [name for name in every if name.startswith("paper, MGU")]
+    assert told == f"{len(left)} of {len(every)} rows"
+    assert type_in("") == ""
+    assert column(page, 0) == every
+
+
+def test_tables_fit_a_desktop_and_hint_on_a_phone(page: Page) -> None:
+    cut = (
+        "[...document.querySelectorAll('.scroll')].filter(b => b.checkVisibility() &&"
+        " b.scrollWidth > b.clientWidth).map(b => b.getAttribute('aria-label'))"
+    )
+    page.resize(DESKTOP)
+    assert page.evaluate(cut) == []
+    page.resize(PHONE)
+    assert page.evaluate(cut)
+    assert "gradient" in page.evaluate(
+        "getComputedStyle(document.querySelector('.scroll')).backgroundImage"
+    )
+    # The hint lies behind the cells: no ground may cover it.
+    grounds = page.evaluate(
+        "[...new Set([...document.querySelectorAll('.scroll td')]"
+        ".map(cell => getComputedStyle(cell).backgroundColor))]"
+    )
+    assert all(ground.startswith("rgba(") for ground in grounds), grounds

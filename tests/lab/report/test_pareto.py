@@ -10,7 +10,7 @@ from unittest import mock
 import pytest
 
 from onegate import files
-from onegate.lab.pages.figures import Figure
+from onegate.lab.pages.figure import Figure
 from onegate.lab.recipes import override, recipe
 from onegate.lab.report import figures, inventory, pareto
 from onegate.lab.report.groups import grouped

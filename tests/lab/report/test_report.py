@@ -39,7 +39,7 @@ def test_the_same_runs_give_the_same_bytes(tmp_path: Path, runs: Path) -> None:
     assert written == content(tmp_path / "two")
     assert set(written) == {
         "index.html",
-        *(f"figures/mnist_rows-flow-curves.{kind}" for kind in ("svg", "png", "csv")),
+        *(f"figures/mnist_rows-flow-curves.{kind}" for kind in ("svg", "pdf", "png", "csv")),
     }
 
 
@@ -68,7 +68,7 @@ def test_the_page_comes_last_and_whole(
     monkeypatch.setattr(files, "write", full_disk)
     with pytest.raises(OSError, match="No space left"):
         report.write(runs, tmp_path / "out")
-    assert len(written) == 6
+    assert len(written) == 8
     assert path.read_bytes() == before
     assert not list((tmp_path / "out").rglob("*.draft"))
 

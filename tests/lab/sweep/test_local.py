@@ -95,13 +95,13 @@ def test_stopped_runs_are_saved_and_the_same_plan_goes_on(
     sent: list[int] = []
 
     def interrupted(*args: object) -> int:
-        def tell(news: News) -> None:
+        def report(news: News) -> None:
             seen.append(news)
             if news.text and not sent:
                 sent.append(signal.SIGINT)
                 os.kill(os.getpid(), signal.SIGINT)
 
-        return original(args[0], args[1], tell)  # type: ignore[arg-type]
+        return original(args[0], args[1], report)  # type: ignore[arg-type]
 
     with pytest.raises(StoppedError, match=r"of 4 runs are finished, .* the same command goes on"):
         sweep.run(plan, interrupted)
@@ -127,7 +127,7 @@ def test_the_longest_run_goes_first(tmp_path: Path) -> None:
     plan = planned(tmp_path)
     order: list[str] = []
 
-    def backend(plan: Plan, names: Sequence[str], tell: Callable[[News], None]) -> int:
+    def backend(plan: Plan, names: Sequence[str], report: Callable[[News], None]) -> int:
         order.extend(names)
         return 0
 

@@ -20,7 +20,7 @@ from onegate.lab import StoppedError
 from onegate.lab.recipes import override
 from onegate.lab.runs import Run, RunError, RunFolder
 from onegate.lab.tasks import Batch
-from onegate.lab.train import session as training
+from onegate.lab.train import session
 from onegate.lab.train.checkpoints import Checkpoints
 from onegate.lab.train.distributed import Processes, ProcessGroup, _WholeBatchDropout, own_device
 from onegate.lab.train.loop import Trainer
@@ -44,7 +44,7 @@ def torchrun(*arguments: str, cwd: Path) -> subprocess.Popen[str]:
 @pytest.fixture
 def small(monkeypatch: pytest.MonkeyPatch) -> None:
     small_data.use(monkeypatch)
-    monkeypatch.setattr(training, "Throttle", Always)
+    monkeypatch.setattr(session, "Throttle", Always)
 
 
 @pytest.fixture(scope="module")
@@ -53,7 +53,7 @@ def together(tmp_path_factory: pytest.TempPathFactory) -> Path:
     root = tmp_path_factory.mktemp("together")
     with pytest.MonkeyPatch.context() as monkeypatch:
         small_data.use(monkeypatch)
-        monkeypatch.setattr(training, "Throttle", Always)
+        monkeypatch.setattr(session, "Throttle", Always)
         for name, made in WHOLE.items():
             train(made, root / f"{name}-alone")
             with pytest.raises(StoppedError):

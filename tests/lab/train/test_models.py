@@ -9,9 +9,9 @@ import pytest
 import torch
 import torch.nn.functional as F
 
-from onegate import units
 from onegate.lab.recipes import override, recipe
-from onegate.lab.recipes.recipe import Model
+from onegate.lab.recipes.overriding import from_json, to_json
+from onegate.lab.recipes.recipe import INSIDE, Model
 from onegate.lab.tasks import Batch, Shape
 from onegate.lab.train import text_statistics
 from onegate.lab.train.models import (
@@ -21,6 +21,7 @@ from onegate.lab.train.models import (
     count_parameters,
     load_weights,
 )
+from tests.library.comparing import X_ALONE
 
 REFERENCE = {"engine": "reference"}
 NUMBERS = Shape(inputs=3, outputs=4, steps=5, objective="class")
@@ -47,6 +48,21 @@ def mgu(model: SequenceModel, x: torch.Tensor, suffix: str = "") -> torch.Tensor
 def sequence_model(readout: str, **more: object) -> SequenceModel:
     asked = Model(hidden_size=6, readout=readout, **REFERENCE, **more)  # type: ignore[arg-type]
     return SequenceModel("mgu", asked, NUMBERS).double()
+
+
+@pytest.mark.parametrize("name", INSIDE)
+def test_dropout_inside_the_recurrence_is_the_layers(name: str) -> None:
+    plain = recipe("mnist_rows", "flow", "mgu")
+    asked = override(plain, [f"model.{name}=0.3"])
+    shape = Shape(inputs=28, outputs=10, steps=5, objective="class")
+    layer = build(asked, shape).recurrent
+    assert {other: getattr(layer, other) for other in INSIDE} == dict.fromkeys(INSIDE, 0.0) | {
+        name: 0.3
+    }
+    # Runs of before, which had no such field, keep their names.
+    assert name in to_json(asked)["model"]
+    assert name not in to_json(plain)["model"]
+    assert from_json(to_json(asked)) == asked
 
 
 @pytest.mark.parametrize("readout", ["last", "all", "mean"])
@@ -207,7 +223,7 @@ def test_parameter_counts_are_the_paper_s_and_the_true_ones(
         assert counts.total > counts.hidden
 
 
-@pytest.mark.parametrize("unit", list(units.UNITS))
+@pytest.mark.parametrize("unit", X_ALONE)
 def test_every_unit_fits_every_kind_of_model(unit: str) -> None:
     rows = override(recipe("mnist_rows", "flow", unit), ["model.hidden_size=7"])
     model = build(rows, Shape(28, 10, 28, "class"))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+import time
 import types
 from collections.abc import Iterator
 from pathlib import Path
@@ -141,3 +142,24 @@ def test_making_items_is_counted(monkeypatch: pytest.MonkeyPatch) -> None:
     for _ in clock.timed("data", slow()):
         now[0] += 5.0
     assert clock.seconds["data"] == 6.0
+
+
+def test_a_long_step_says_that_it_is_alive(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(progress, "QUIET_SECONDS", 0.0)
+    with progress.alive("[timing] some updates") as tell:
+        written = ""
+        while not written:  # not only at its end
+            written = capsys.readouterr().err
+        assert written == "[timing] some updates ...\n"
+        time.sleep(0.1)  # for the timer's thread to end
+        tell("the second")
+        assert capsys.readouterr().err == "[timing] some updates: the second ...\n"
+    assert capsys.readouterr().out == ""
+
+
+def test_a_short_step_writes_nothing(capsys: pytest.CaptureFixture[str]) -> None:
+    with progress.alive("timing") as tell:
+        tell("the second")
+    assert capsys.readouterr() == ("", "")

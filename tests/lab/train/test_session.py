@@ -22,8 +22,7 @@ from onegate.lab import StoppedError, tasks
 from onegate.lab.archive import finished_runs
 from onegate.lab.recipes import Recipe, override, recipe
 from onegate.lab.runs import Run, RunError, RunFolder
-from onegate.lab.train import models
-from onegate.lab.train import session as training
+from onegate.lab.train import models, session
 from onegate.lab.train.checkpoints import Checkpoint, CheckpointError, Checkpoints, layouts
 from onegate.lab.train.loop import DivergedError, Trainer
 from onegate.lab.train.progress import Position, Throttle
@@ -67,7 +66,7 @@ def show_every_update(monkeypatch: pytest.MonkeyPatch) -> None:
     def unthrottled(seconds: float) -> Throttle:
         return Throttle(0.0 if seconds == 0.2 else seconds)
 
-    monkeypatch.setattr(training, "Throttle", unthrottled)
+    monkeypatch.setattr(session, "Throttle", unthrottled)
 
 
 def stop_at(update: int, number: int = signal.SIGTERM) -> At:
@@ -195,7 +194,7 @@ def test_checkpoints_do_not_change_the_run(whole: Callable[[Recipe], Path], tmp_
 
 def test_a_finished_run_is_not_run_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     result = train(ADDING, tmp_path)
-    monkeypatch.setattr(training, "Trainer", None)
+    monkeypatch.setattr(session, "Trainer", None)
     assert train(ADDING, tmp_path, resume=True) == result
 
 

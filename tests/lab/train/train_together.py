@@ -18,8 +18,7 @@ import torch
 from onegate.lab import StoppedError
 from onegate.lab.recipes import Recipe, override, recipe
 from onegate.lab.runs import RunError
-from onegate.lab.train import distributed
-from onegate.lab.train import session as training
+from onegate.lab.train import distributed, session
 from onegate.lab.train.distributed import ProcessGroup
 from onegate.lab.train.progress import Position
 from onegate.lab.train.session import train
@@ -94,7 +93,7 @@ def main(root: Path) -> None:
     torch.set_num_threads(1)
     with pytest.MonkeyPatch.context() as monkeypatch, distributed.joined() as group:
         small_data.use(monkeypatch)
-        monkeypatch.setattr(training, "Throttle", Always)
+        monkeypatch.setattr(session, "Throttle", Always)
         seen: dict[str, str] = {"processes": str(group.size)}
         for name, made in WHOLE.items():
             train(made, root / f"{name}-together", group=group)

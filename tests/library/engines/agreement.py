@@ -58,9 +58,13 @@ def problem(
     for d in range(directions):
         for state in graph.states:
             leaves[f"start {d} {state.name}"] = draw(rows, state.size or 0)
+            if state.name == "n":  # a normaliser, which is divided by
+                leaves[f"start {d} {state.name}"].abs_().add_(1)
         for key, shape in graph.parameters.items():
             scale = shape[1] ** -0.5 if len(shape) == 2 else 0.5
             leaves[f"parameter {d} {key}"] = scale * draw(*shape)
+            if key == "nu":  # FastGRNN's, which starts there; at 0 its state grows without bound
+                leaves[f"parameter {d} {key}"] -= 4
     return Problem(graph, leaves, None if lengths is None else torch.tensor(lengths))
 
 

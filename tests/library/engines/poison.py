@@ -8,13 +8,13 @@ import pytest
 import torch
 from torch import Tensor
 
-from onegate.engines.cpu import memory
+from onegate.engines.cpu import pool
 
 
 def poison(monkeypatch: pytest.MonkeyPatch) -> None:
     """Every way in which the fused engine asks for memory."""
     for owner, name in (
-        (memory, "empty"),
+        (pool, "empty"),
         (torch, "empty"),
         (torch, "empty_like"),
         (Tensor, "new_empty"),

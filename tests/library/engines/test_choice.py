@@ -11,7 +11,7 @@ from torch.func import grad, vmap
 import onegate
 from onegate import engines
 from onegate.engines import Choice, EngineError, reference
-from onegate.engines.base import Run
+from onegate.engines.base import NOTHING, Run
 from onegate.engines.cpu import operator
 
 
@@ -46,10 +46,6 @@ def test_fused_is_taken_when_asked_for(fused: None) -> None:
     assert report(lambda layer: layer, X, engine="fused").name == "fused"
 
 
-def autocast(layer: Any) -> Any:
-    return torch.autocast("cpu", torch.bfloat16)(layer)
-
-
 def dual(layer: Any) -> Any:
     def call(x: torch.Tensor) -> None:
         with torch.autograd.forward_ad.dual_level():
@@ -59,9 +55,13 @@ def dual(layer: Any) -> Any:
 
 
 CASES: dict[str, tuple[Any, torch.Tensor, str]] = {
-    "bfloat16": (lambda layer: layer, X.bfloat16(), "float32 and float64, the input is torch.bfl"),
+    "complex": (
+        lambda layer: layer,
+        X.to(torch.complex64),
+        "float32 and float64, the input is torch.complex",
+    ),
+    "empty": (lambda layer: layer, X[:, :0], "an empty batch"),
     "device": (lambda layer: layer, X.to("meta"), "runs on the CPU, the input is on meta"),
-    "autocast": (autocast, X, "autocast is on"),
     "vmap": (
         lambda layer: vmap(lambda x: layer(x)[0]),
         torch.zeros(2, 5, 2, 3),
@@ -133,8 +133,8 @@ class Doubling:
     def problem(self, graph: Any, x: torch.Tensor, directions: Any) -> str | None:
         return "one step is too short for it" if len(x) == 1 else None
 
-    def run(self, graph: Any, x: torch.Tensor, directions: Any, lengths: Any) -> Any:
-        out, last = reference.run(graph, x, directions, lengths)
+    def run(self, graph: Any, x: Any, directions: Any, lengths: Any, further: Any = NOTHING) -> Any:
+        out, last = reference.run(graph, x, directions, lengths, further)
         return 2 * out, last
 
 

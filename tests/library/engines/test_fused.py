@@ -21,7 +21,8 @@ from onegate.lowering import code
 from onegate.lowering.program import program
 from onegate.lowering.spec import Code, Pointwise, Program
 from onegate.tracing import trace
-from onegate.units import UNITS, get
+from onegate.units import get
+from tests.library.comparing import X_ALONE
 from tests.library.engines.agreement import Problem, assert_agree, check, evaluate, problem
 from tests.library.engines.poison import poison
 
@@ -84,13 +85,13 @@ CASES = (
 
 
 @pytest.mark.parametrize("case", CASES, ids=str)
-@pytest.mark.parametrize("name", UNITS)
+@pytest.mark.parametrize("name", X_ALONE)
 def test_float64(name: str, case: Case) -> None:
     check(case.problem(name))
 
 
 @pytest.mark.parametrize("case", CASES[2:8], ids=str)
-@pytest.mark.parametrize("name", UNITS)
+@pytest.mark.parametrize("name", X_ALONE)
 def test_float32(name: str, case: Case) -> None:
     check(case.problem(name, torch.float32))
 
@@ -102,7 +103,7 @@ SHARED = (Case(3, 41, 3, 7, 2), Case(53, 19, 5, 3, 2, (5, 1, 4)))
 
 @pytest.mark.parametrize("split", ["rows", "columns"])
 @pytest.mark.parametrize("case", SHARED, ids=str)
-@pytest.mark.parametrize("name", UNITS)
+@pytest.mark.parametrize("name", X_ALONE)
 def test_split_between_threads(
     name: str, case: Case, split: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -152,7 +153,7 @@ def test_a_long_sequence(dtype: str) -> None:
 
 
 @pytest.mark.parametrize("used", ["out", "last"])
-@pytest.mark.parametrize("name", UNITS)
+@pytest.mark.parametrize("name", X_ALONE)
 def test_only_some_outputs_are_used(name: str, used: str) -> None:
     check(Case(3, 9, 4, 3, 2, (4, 2, 3)).problem(name), used=used)
 
@@ -263,7 +264,7 @@ def test_gradients_that_are_expanded_or_strided(case: Case) -> None:
         )
 
 
-@pytest.mark.parametrize("name", UNITS)
+@pytest.mark.parametrize("name", X_ALONE)
 def test_gradcheck(name: str) -> None:
     """The native derivatives against differences of the native values."""
     given = Case(2, 3, 3, 2, 2, (3, 2)).problem(name)

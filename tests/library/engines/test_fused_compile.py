@@ -16,10 +16,10 @@ from torch.export import Dim, export, load, save
 from torch.utils._pytree import tree_leaves
 
 import onegate
-from onegate.engines.cpu import memory, programs
+from onegate.engines.cpu import pool, programs
 from onegate.nn.layers import Recurrent
 from onegate.tracing import trace
-from onegate.units import UNITS
+from onegate.units import UNITS, get
 from tests.library.comparing import with_gradients
 
 T, B, D, N = 4, 3, 5, 9
@@ -126,6 +126,16 @@ def test_forward_and_backward_through_inductor() -> None:
     assert done.stdout.strip() == "equal", done.stderr
 
 
+class OwnUnit(onegate.Unit):
+    """Known in this process alone."""
+
+    W_f, N_f = onegate.Affine(), onegate.LayerNorm()
+
+    def step(self, x: Any, h: Any) -> Any:
+        f = onegate.sigmoid(self.N_f[self.W_f[h, x]])
+        return (1 - f) * h + f / (1 + onegate.abs(h))
+
+
 class WithLengths(nn.Module):
     def __init__(self) -> None:
         super().__init__()
@@ -172,10 +182,11 @@ class TestExport:
         by_shape = [sorted(grads, key=lambda g: (g.shape, float(g.sum()))) for grads in found]
         assert_same_bits(*by_shape)
 
-    def test_in_another_process(self, tmp_path: Any) -> None:
-        """The program names the unit, its options and its sizes: no other state is needed."""
+    @pytest.mark.parametrize("unit", [get("scrn", context_size=3), OwnUnit()])
+    def test_in_another_process(self, unit: Any, tmp_path: Any) -> None:
+        """The program is all that it takes, also of a unit that is not known there."""
         torch.manual_seed(4)
-        layer = onegate.SCRN(D, N, context_size=3)
+        layer = onegate.Recurrent(unit, D, N)
         x = torch.linspace(-1, 1, T * B * D).view(T, B, D)
         save(export(layer, (x,)), tmp_path / "scrn.pt2")
         read = (
@@ -205,7 +216,7 @@ def test_operators_keep_torchs_rules(
 ) -> None:
     """torch.library.opcheck: schema, autograd, fake tensors, tracing with dynamic shapes."""
     # What is kept beyond a row's length is never written nor read: opcheck would compare it.
-    for owner, allocate in ((memory, "empty"), (Tensor, "new_empty")):
+    for owner, allocate in ((pool, "empty"), (Tensor, "new_empty")):
         make = getattr(owner, allocate)
         monkeypatch.setattr(owner, allocate, lambda *a, _make=make, **k: _make(*a, **k).zero_())
     graph = trace(UNITS[name], D, N)

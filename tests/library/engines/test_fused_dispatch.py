@@ -20,8 +20,7 @@ import onegate
 from onegate.engines import EngineError
 from onegate.engines.cpu import programs
 from onegate.nn.layers import Recurrent
-from onegate.units import UNITS
-from tests.library.comparing import TOLERANCE, flat
+from tests.library.comparing import TOLERANCE, X_ALONE, flat
 
 T, B, D, N = 4, 3, 5, 9
 DTYPES = {"float32": torch.float32, "float64": torch.float64}
@@ -285,7 +284,7 @@ class TestModes:
         assert_close(traced(y), call(y))
 
     @pytest.mark.parametrize("needed", [True, False])
-    @pytest.mark.parametrize("name", UNITS)
+    @pytest.mark.parametrize("name", X_ALONE)
     def test_flops_are_those_of_the_reference_engine(self, name: str, needed: bool) -> None:
         counts = []
         for module in pair(name, num_layers=2, bidirectional=True):

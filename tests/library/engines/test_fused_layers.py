@@ -13,7 +13,7 @@ from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
 import onegate
 from onegate.nn.layers import Recurrent
 from onegate.units import UNITS
-from tests.library.comparing import assert_same, with_gradients
+from tests.library.comparing import X_ALONE, assert_same, with_gradients
 from tests.library.engines.poison import poison
 
 T, B, D, N = 6, 4, 5, 9
@@ -59,7 +59,7 @@ def with_states(layer: Any, x: Any, *states: Tensor, **how: Any) -> Any:
 
 
 @pytest.mark.parametrize("bidirectional", [False, True])
-@pytest.mark.parametrize("name", UNITS)
+@pytest.mark.parametrize("name", X_ALONE)
 def test_two_layers_with_states_and_lengths(name: str, bidirectional: bool) -> None:
     x = torch.randn(T, B, D, dtype=torch.float64)
     compare(
@@ -133,7 +133,7 @@ class TestCalls:
         compare(name, lambda layer, x: layer(x)[0][-1, :, 2:5], [x], num_layers=2)
 
 
-@pytest.mark.parametrize("name", UNITS)
+@pytest.mark.parametrize("name", X_ALONE)
 def test_cells(name: str) -> None:
     found = []
     inputs = [torch.randn(B, D, dtype=torch.float64), *(s[0] for s in states_of(name, 1, 1, B))]
@@ -169,3 +169,14 @@ def test_a_training_run_is_the_same() -> None:
         losses.append(loss.item())
     assert losses[0] == pytest.approx(losses[1], rel=1e-9)
     assert losses[0] < 0.05
+
+
+@pytest.mark.parametrize("learn_mean", [False, True])
+def test_a_unit_that_reads_a_mask_and_gaps(learn_mean: bool) -> None:
+    x, mask, gap = (torch.randn(T, B, D, dtype=torch.float64) for _ in range(3))
+    inputs = [x, (mask > 0).double(), gap.abs()]
+
+    def call(layer: Any, x: Tensor, mask: Tensor, gap: Tensor) -> Any:
+        return layer(x, extra={"mask": mask, "gap": gap}, lengths=[6, 1, 4, 6])
+
+    compare("gru_d", call, inputs, bidirectional=True, learn_mean=learn_mean)

@@ -18,8 +18,8 @@ import pytest
 import torch
 from torch import Tensor
 
-from onegate.engines.cpu import memory
 from onegate.engines.cpu import operator as fused
+from onegate.engines.cpu import pool
 from onegate.engines.cpu.native import BackwardCall, ForwardCall, NativeProgram
 from onegate.lowering.program import program
 from onegate.tracing import trace
@@ -181,7 +181,7 @@ def test_other_threads_run_on_while_the_main_thread_handles_signals() -> None:
 @pytest.mark.parametrize("number", [1, 2, 3])
 def test_layers_work_after_an_interruption(number: int) -> None:
     """Wherever it comes, memory that is used again is not handed out twice."""
-    memory.release()
+    pool.release()
     long = problem(trace(UNITS["mgu"], D, 64), 3000, 7, dtype=torch.float32)
 
     def again_and_again() -> None:
@@ -190,7 +190,7 @@ def test_layers_work_after_an_interruption(number: int) -> None:
 
     with Alarms(raise_at(number)), pytest.raises(StopError):
         again_and_again()
-    first, second = (memory.empty((1 << 19,), torch.zeros(1)).fill_(n) for n in (1.0, 2.0))
+    first, second = (pool.empty((1 << 19,), torch.zeros(1)).fill_(n) for n in (1.0, 2.0))
     assert (first == 1).all()
     assert (second == 2).all()
     check(problem(trace(UNITS["mgu"], D, N), 9, 7, 2, dtype=torch.float32))
@@ -209,8 +209,18 @@ print(bool(run.last.any()))
 """
 
 
+def take_control_c() -> None:
+    """What runs in a shell's background ignores it, and so do its children."""
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
+
+
 def test_control_c() -> None:
-    child: Any = subprocess.Popen([sys.executable, "-c", SCRIPT], stdout=subprocess.PIPE, text=True)
+    child: Any = subprocess.Popen(
+        [sys.executable, "-c", SCRIPT],
+        stdout=subprocess.PIPE,
+        text=True,
+        preexec_fn=take_control_c,
+    )
     with child:
         try:
             assert child.stdout.readline() == "running\n"

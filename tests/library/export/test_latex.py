@@ -11,6 +11,7 @@ from matplotlib.mathtext import MathTextParser
 
 from onegate.export.latex import equations, expression, latex
 from onegate.language import Affine, Unit, Vector, relu, sigmoid, tanh
+from onegate.ops import maximum, minimum, sqrt, square
 from onegate.tracing import trace
 from onegate.units import UNITS
 
@@ -129,10 +130,16 @@ def test_renders_line_by_line(name: str) -> None:
 def test_plain_text_has_the_same_equations(name: str) -> None:
     graph = trace(UNITS[name], 2, 2)
     plain = [line.split(" = ")[0] for line in equations(graph)]
-    assert [re.sub(r"\\tilde\{(\w)\}", "\\1\N{COMBINING TILDE}", s) for s in _left(name)] == [
-        s.replace("ₜ", "_t") for s in plain
-    ]
+    assert [_as_plain(s) for s in _left(name)] == plain
     assert not re.search(r"[\\{}&]", "".join(equations(graph)))
+
+
+def _as_plain(left: str) -> str:
+    r"""\tilde{h}_t and \gamma_{x,t} as plain text has them."""
+    left = re.sub(r"\\tilde\{(\w)\}", "\\1\N{COMBINING TILDE}", left)
+    left = re.sub(r"_\{(\w),t\}", r"_\1_t", left)
+    left = re.sub(r"\\mathrm\{(\w+)\}", r"\1", left)
+    return left.removeprefix("\\").replace("_t", "ₜ")
 
 
 def _left(name: str) -> list[str]:
@@ -181,6 +188,18 @@ BRACKETS: dict[str, tuple[Callable[..., Any], str]] = {
     "vector times map": (lambda self, x, h: self.p * self.V[h], "p ⊙ (V hₜ₋₁)"),
     "long names": (lambda self, x, h: self.q_slow * h, "q_slow ⊙ hₜ₋₁"),
     "old state": (lambda self, x, h: h, "hₜ₋₁"),
+    "ratio": (lambda self, x, h: h / x * x, "hₜ₋₁ / xₜ ⊙ xₜ"),
+    "ratio of sums": (lambda self, x, h: (h + x) / (h - x), "(hₜ₋₁ + xₜ) / (hₜ₋₁ - xₜ)"),
+    "ratio of ratios": (lambda self, x, h: (1 / h) / (h / x), "1 / hₜ₋₁ / (hₜ₋₁ / xₜ)"),
+    "ratio of products": (lambda self, x, h: (h * x) / (h * x), "hₜ₋₁ ⊙ xₜ / (hₜ₋₁ ⊙ xₜ)"),
+    "ratio of a map": (lambda self, x, h: self.V[h] / 2, "(V hₜ₋₁) / 2"),
+    "greater and smaller": (
+        lambda self, x, h: maximum(h, minimum(0, x + h)),
+        "max(hₜ₋₁, min(0, xₜ + hₜ₋₁))",
+    ),
+    "absolute sum": (lambda self, x, h: abs(h + x) * h, "|hₜ₋₁ + xₜ| ⊙ hₜ₋₁"),
+    "square of a square": (lambda self, x, h: square(square(h + x)), "((hₜ₋₁ + xₜ)²)²"),
+    "root": (lambda self, x, h: sqrt(h + 1) * x, "√(hₜ₋₁ + 1) ⊙ xₜ"),
 }
 
 
@@ -243,3 +262,12 @@ def test_values_with_and_without_a_name() -> None:
     assert shown[graph.results[0]] == "hₜ"
     assert shown[graph.results[0].args[1]] == "tanh(cₜ)"
     assert "c̃ₜ" in shown.values()
+
+
+def test_ratios_roots_and_squares_in_latex() -> None:
+    class Ratios(Unit):
+        def step(self, x: Any, h: Any) -> Any:
+            return square(h) / sqrt(x + 1) + abs(h)
+
+    expected = r"h_t &= \frac{h_{t-1}^2}{\sqrt{x_t + 1}} + \lvert h_{t-1} \rvert"
+    assert latex(trace(Ratios(), 2, 2)).split("\n")[1] == expected

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Final
 
 from onegate.lowering.program import program
-from onegate.lowering.spec import FORMAT
+from onegate.lowering.spec import FORMAT, upgraded
 from onegate.tracing import trace
 from onegate.units import UNITS, get
 from tests.library.native import sanitize
@@ -72,7 +72,7 @@ def read(path: Path) -> tuple[list[int], list[float], int]:
     code, constants, seed, *_ = [*path.read_text().split("\n"), "", ""]
     integers = [int(word) for word in code.split()]
     if integers and "format" not in path.name:
-        integers[0] = FORMAT
+        integers = upgraded([2, *integers[1:]]) if integers[0] != FORMAT else integers
     return integers, [float(word) for word in constants.split()], int(seed or 0)
 
 

@@ -44,9 +44,9 @@ class Machine:
 
     def __post_init__(self) -> None:
         self._next()  # the format
-        self.input = self._next()
+        (self.input,) = self._list()
         self.states = self._list()
-        self.shapes = [(self._next(), self._next()) for _ in range(self._next())]
+        self.shapes = [(self._next(), self._next(), self._next()) for _ in range(self._next())]
         self.kept = self._list()
         assert self._next() == len(self.constants)
         self.steps = [self._step(), self._step()]
@@ -111,9 +111,10 @@ class Machine:
             if bias >= 0:
                 found.parameters[bias] = gradient.sum(0)
             for slot, matrix in operands:
-                found.parameters[matrix] = gradient.T @ self._read(step, places, slot)
+                slopes = gradient.T @ self._read(step, places, slot)
+                found.parameters[matrix] = _blocks(slopes, parameters[matrix])
                 if step.slots[slot][0] == "input":
-                    found.x = found.x + gradient @ parameters[matrix]
+                    found.x = found.x + gradient @ whole(parameters[matrix])
         return found
 
     def _given(
@@ -153,7 +154,8 @@ class Machine:
                 for slot, key in terms:
                     # The engine reads all columns of an operand for every column of the result.
                     assert step.slots[slot] != step.slots[dst]
-                    matrix = parameters[key].T if transposed else parameters[key]
+                    matrix = whole(parameters[key])
+                    matrix = matrix.T if transposed else matrix
                     added.append(self._read(step, places, slot) @ matrix)
                 places[step.slots[dst][:2]] = torch.stack(added).sum(0)
                 continue
@@ -162,5 +164,28 @@ class Machine:
                 if op == "reduce":
                     sums[dst] = sums.get(dst, 0.0) + args[0].sum(0)
                 else:
-                    places[step.slots[dst][:2]] = OPERATIONS[op].compute(*args)
+                    given = [
+                        self.constants[step.slots[slot][1]] if _is_epsilon(op, step, slot) else arg
+                        for slot, arg in zip(slots, args, strict=False)
+                    ]
+                    places[step.slots[dst][:2]] = OPERATIONS[op].compute(*given)
         return sums
+
+
+def _is_epsilon(op: str, step: _Step, slot: int) -> bool:
+    """Whether an operation takes the number in a slot as a number: norms do."""
+    return OPERATIONS[op].over_row and step.slots[slot][0] == "constant"
+
+
+def whole(matrix: Tensor) -> Tensor:
+    """The block-diagonal matrix that (heads, rows, columns) stand for; a matrix as it is."""
+    return matrix if matrix.dim() == 2 else torch.block_diag(*matrix)
+
+
+def _blocks(slopes: Tensor, like: Tensor) -> Tensor:
+    """Of a gradient of `whole(like)`, what belongs to `like`."""
+    if like.dim() == 2:
+        return slopes
+    heads, rows, columns = like.shape
+    apart = slopes.view(heads, rows, heads, columns)
+    return torch.stack([apart[k, :, k] for k in range(heads)])

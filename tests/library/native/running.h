@@ -76,6 +76,7 @@ struct Call {
   bool keep, grad_out, grad_last, grad_x;
   int64_t gap;  // elements between rows of strided tensors
   std::vector<int64_t> lengths;
+  bool reset;  // in one direction
   uint64_t seed;
   bool nan = true;  // the poison; any other number if not
   size_t scratch = size_t{1} << 22;  // bytes of it to poison
@@ -95,6 +96,7 @@ Call draw(Random& random) {
   if (coin(random))
     for (int64_t r = 0; r < call.rows; ++r)
       call.lengths.push_back(between(random, 1, call.steps));
+  call.reset = call.directions == 1 && coin(random);
   call.seed = random();
   return call;
 }
@@ -104,17 +106,29 @@ template <class T> class Run {
  public:
   Run(const og_program& p, const Call& call) : p_(p), call_(call), random_(call.seed) {
     const int64_t n = p.states[0], D = call.directions, TB = call.steps * call.rows;
-    x_row_ = p.input + call.gap;
+    x_row_ = p.inputs[0] + call.gap;
     out_row_ = D * n + call.gap;
-    x_ = random_block(strided(x_row_, p.input), 1);
+    x_ = random_block(strided(x_row_, p.inputs[0]), 1);
     start_ = random_block(D * call.rows * p.state_sum, 1);
     out_ = empty(strided(out_row_, D * n));
     last_ = empty(D * call.rows * p.state_sum);
     kept_ = empty(og_kept_size(&p, D, call.steps, call.rows));
     grad_out_ = random_block(strided(out_row_, D * n), 1);
     grad_last_ = random_block(D * call.rows * p.state_sum, 1);
-    grad_x_ = empty(D * TB * p.input);
+    grad_x_ = empty(D * TB * p.inputs[0]);
     grad_start_ = empty(D * call.rows * p.state_sum);
+    for (size_t i = 1; i < p.inputs.size(); ++i) {
+      const int64_t row = p.inputs[i] + call.gap;
+      extras_.push_back(random_block(strided(row, p.inputs[i]), 1));
+      grad_extras_.push_back(empty(D * TB * p.inputs[i]));
+      inputs_.push_back({extras_.back().get(), call.rows * row, row});
+      grad_input_pointers_.push_back(grad_extras_.back().get());
+    }
+    if (call.reset) {
+      for (int64_t i = 0; i < TB; ++i) reset_.push_back(coin(random_));
+      initial_ = random_block(p.state_sum, 1);
+      grad_initial_ = Block(new T[static_cast<size_t>(call.rows * p.state_sum)]);
+    }
     parameter_pointers_.reserve(1);  // not null, even where a unit has no parameter
     grad_pointers_.reserve(1);
     for (int64_t i = 0; i < D * static_cast<int64_t>(p.parameters.size()); ++i) {
@@ -147,6 +161,13 @@ template <class T> class Run {
     f.last = last_.get();
     f.kept = call_.keep ? kept_.get() : nullptr;
     f.parameters = parameter_pointers_.data();
+    f.extras = inputs_.empty() ? nullptr : inputs_.data();
+    if (call_.reset) {
+      f.reset = reset_.data();
+      f.reset_step = call_.rows;
+      f.reset_row = 1;
+      f.initial = initial_.get();
+    }
     check(og_run_forward, &f);
     if (!call_.keep) return;
     og_backward b{};
@@ -159,6 +180,11 @@ template <class T> class Run {
     b.grad_x = call_.grad_x ? grad_x_.get() : nullptr;
     b.grad_start = grad_start_.get();
     b.grad_parameters = grad_pointers_.data();
+    b.grad_extras = inputs_.empty() ? nullptr : grad_input_pointers_.data();
+    if (call_.reset) {
+      std::fill_n(grad_initial_.get(), call_.rows * p_.state_sum, T(0));  // is added to
+      b.grad_initial = grad_initial_.get();
+    }
     check(og_run_backward, &b);
   }
 
@@ -174,7 +200,13 @@ template <class T> class Run {
     all.insert(all.end(), grad_start_.get(), grad_start_.get() + states);
     if (call_.grad_x)
       all.insert(all.end(), grad_x_.get(),
-                 grad_x_.get() + call_.directions * call_.steps * call_.rows * p_.input);
+                 grad_x_.get() + call_.directions * call_.steps * call_.rows * p_.inputs[0]);
+    for (size_t i = 0; i < grad_extras_.size(); ++i)
+      all.insert(all.end(), grad_extras_[i].get(),
+                 grad_extras_[i].get() +
+                     call_.directions * call_.steps * call_.rows * p_.inputs[i + 1]);
+    if (call_.reset)
+      all.insert(all.end(), grad_initial_.get(), grad_initial_.get() + states);
     for (size_t i = 0; i < grads_.size(); ++i)
       all.insert(all.end(), grads_[i].get(),
                  grads_[i].get() + p_.parameters[i % p_.parameters.size()].count());
@@ -222,6 +254,11 @@ template <class T> class Run {
   Random random_;
   int64_t x_row_, out_row_;
   Block x_, start_, out_, last_, kept_, grad_out_, grad_last_, grad_x_, grad_start_;
+  Block initial_, grad_initial_;
+  std::vector<Block> extras_, grad_extras_;
+  std::vector<og_input> inputs_;
+  std::vector<void*> grad_input_pointers_;
+  std::vector<uint8_t> reset_;
   std::vector<Block> parameters_, grads_;
   std::vector<const void*> parameter_pointers_;
   std::vector<void*> grad_pointers_;
@@ -237,7 +274,8 @@ template <class T> std::vector<double> results(const og_program& p, const Call& 
 
 // Whether all widths together, and all matrices in parts of 16, come to no more than `limit`.
 bool small_enough(const og_program& p, int64_t limit) {
-  int64_t total = p.input + p.state_sum + og_kept_size(&p, 1, 1, 1);
+  int64_t total = p.state_sum + og_kept_size(&p, 1, 1, 1);
+  for (int64_t width : p.inputs) total += width;
   for (const Shape& shape : p.parameters) total += shape.count() / 16;
   for (const Code* code : {&p.forward, &p.backward}) {
     for (const Slot& slot : code->slots) total += slot.width;

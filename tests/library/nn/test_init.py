@@ -166,13 +166,37 @@ KEEPS = {
     "janet": ("f.b", 1, None),
     "ligru": ("z.b", 1, None),
     "mingru": ("z.b", -1, None),
+    "ugrnn": ("g.b", 1, None),
+    "lstm_layer_norm": ("N_f.shift", 1, "N_i.shift"),
+    "gru_layer_norm": ("N_x.shift_1", -1, None),
+    "gru_block": ("z.b", -1, None),
+    "fastgrnn": ("b_z", 1, "nu"),
 }
 
 
 class TestGates:
     def test_every_unit_is_in_the_table_or_has_no_such_gate(self) -> None:
         without = {name for name in UNITS if name not in KEEPS}
-        assert without == {"simple", "irnn", "scrn", "lstm_no_forget", "lstm_nfg", "mgu2"}
+        assert without == {
+            "simple",
+            "irnn",
+            "scrn",
+            "indrnn",
+            "lstm_no_forget",
+            "lstm_nfg",
+            "slstm",
+            "mgu2",
+            "minlstm",
+            "cfn",
+            "cornn",
+            "lem",
+            "gru_d",
+        }
+
+    def test_lem_keeps_two_states(self) -> None:
+        found = values(onegate.LEM(3, N, init=forget_bias(1.5, 0.25)))
+        assert (found["f.b"] == -1.5).all()
+        assert (found["g.b"] == -1.5).all()
 
     @pytest.mark.parametrize("name", KEEPS)
     def test_forget_bias(self, name: str) -> None:

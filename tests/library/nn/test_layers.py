@@ -15,6 +15,7 @@ from onegate import Affine, Unit, UnitError, Vector, register, sigmoid, tanh
 from onegate.nn.cells import Weights
 from onegate.nn.named import CELLS, LAYERS
 from onegate.units import UNITS
+from tests.library.comparing import X_ALONE
 
 T, B, D = 5, 3, 4
 
@@ -48,7 +49,7 @@ def test_everything_exported_exists_and_is_sorted() -> None:
 def test_arguments_stand_in_torchs_order() -> None:
     ours = list(inspect.signature(onegate.MGU).parameters)
     documented = "input_size hidden_size num_layers bias batch_first dropout bidirectional"
-    assert ours[:9] == [*documented.split(), "device", "dtype"]
+    assert ours[:10] == [*documented.split(), "proj_size", "device", "dtype"]
     by_position = (3, 7, 2, False, True, 0.5, True)
     layer, module = onegate.MGU(*by_position), nn.GRU(*by_position)
     for name in documented.split():
@@ -69,7 +70,7 @@ def test_the_papers_parameter_count() -> None:
     assert sum(p.numel() for p in onegate.MGU(28, 100).parameters()) == 25_800
 
 
-@pytest.mark.parametrize("name", UNITS)
+@pytest.mark.parametrize("name", X_ALONE)
 def test_parameters_are_those_of_the_graph(name: str) -> None:
     layer = onegate.Recurrent(name, D, 6, 2, bidirectional=True)
     first, above = weights(layer, "l0").graph, weights(layer, "l1").graph
@@ -92,7 +93,7 @@ def test_keys_read_like_the_equations() -> None:
     assert not [key for key in onegate.LSTM(2, 3, bias=False).state_dict() if key.endswith(".b")]
 
 
-@pytest.mark.parametrize("name", UNITS)
+@pytest.mark.parametrize("name", X_ALONE)
 @pytest.mark.parametrize("batch_first", [True, False])
 def test_shapes(name: str, batch_first: bool) -> None:
     options: dict[str, Any] = {"context_size": 2} if name == "scrn" else {}

@@ -17,8 +17,7 @@ from torch.func import functional_call, grad, hessian, jvp, stack_module_state, 
 from torch.nn.utils import parametrizations, parametrize, prune
 
 import onegate
-from onegate.units import UNITS
-from tests.library.comparing import assert_same, with_gradients
+from tests.library.comparing import X_ALONE, assert_same, with_gradients
 
 T, B, D, N = 5, 3, 4, 6
 
@@ -32,7 +31,7 @@ def randn(*shape: int) -> Tensor:
     return torch.randn(shape, dtype=torch.float64)
 
 
-@pytest.mark.parametrize("name", UNITS)
+@pytest.mark.parametrize("name", X_ALONE)
 def test_copies_and_pickles_compute_the_same(name: str) -> None:
     layer = make(name, learn_initial_state=True)
     cell = onegate.nn.named.CELLS[name](D, N, dtype=torch.float64, engine="reference")
@@ -94,7 +93,7 @@ def test_cells_take_the_weights_of_layers() -> None:
 
 
 class TestDtypes:
-    @pytest.mark.parametrize("name", UNITS)
+    @pytest.mark.parametrize("name", X_ALONE)
     def test_bfloat16(self, name: str) -> None:
         layer = make(name)
         x = randn(T, B, D)
@@ -144,7 +143,7 @@ class TestAutocast:
 
 
 class TestTransforms:
-    @pytest.mark.parametrize("name", UNITS)
+    @pytest.mark.parametrize("name", X_ALONE)
     def test_vmap_over_parameters_is_an_ensemble(self, name: str) -> None:
         layers = [make(name, learn_initial_state=True) for _ in range(3)]
         for layer in layers:
@@ -160,7 +159,7 @@ class TestTransforms:
         for one, layer in zip(out, layers, strict=True):
             torch.testing.assert_close(one, layer(x, lengths=[3, 5, 1])[0])
 
-    @pytest.mark.parametrize("name", UNITS)
+    @pytest.mark.parametrize("name", X_ALONE)
     def test_vmap_over_inputs(self, name: str) -> None:
         layer = make(name)
         xs = randn(7, T, B, D)

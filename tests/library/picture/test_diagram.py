@@ -9,10 +9,11 @@ import pytest
 from matplotlib.mathtext import MathTextParser
 
 from onegate.language import Affine, Graph, Unit, Value, Vector, relu, sigmoid, tanh
-from onegate.notation import symbol
+from onegate.notation import symbol, vector_name
 from onegate.picture.diagram import Box, Diagram, diagram
 from onegate.tracing import trace
 from onegate.units import UNITS
+from tests.library.comparing import X_ALONE
 
 # Table 1 of Zhou et al. (2016), counted by hand: operation -> how often it is drawn.
 FIGURE_1 = {
@@ -64,14 +65,14 @@ def test_states_and_input_enter_and_new_states_leave() -> None:
     assert [(b.kind, b.text) for b in boxes[-2:]] == [("result", "h_t"), ("result", "c_t")]
 
 
-@pytest.mark.parametrize("name", UNITS)
+@pytest.mark.parametrize("name", X_ALONE)
 def test_every_operation_is_in_one_box(name: str) -> None:
     graph = trace(UNITS[name], 3, 5)
     drawn = Counter(value for box in diagram(graph).boxes for value in box.values)
     assert drawn == Counter(node for node in graph.nodes if node.op not in LEAVES)
 
 
-@pytest.mark.parametrize("name", UNITS)
+@pytest.mark.parametrize("name", X_ALONE)
 def test_wires_are_the_operands(name: str) -> None:
     graph = trace(UNITS[name], 3, 5)
     boxes = diagram(graph).boxes
@@ -88,10 +89,17 @@ def operands(box: Box) -> set[Value]:
     return {a for a in args if a not in box.values and a.op not in LEAVES}
 
 
-@pytest.mark.parametrize("name", UNITS)
+@pytest.mark.parametrize("name", X_ALONE)
 def test_every_parameter_is_written_once(name: str) -> None:
+    """In the list of its box; a vector also beside the sign of an operation that stands alone."""
     graph = trace(UNITS[name], 3, 5)
-    written = Counter(text for box in diagram(graph).boxes for text in box.parameters)
+    boxes = diagram(graph).boxes
+    written = Counter(text for box in boxes for text in box.parameters)
+    for box in boxes:
+        vectors_of = [a for v in box.values for a in v.args if a.op == "vector"]
+        beside = [symbol(vector_name(a)) for a in vectors_of if box.kind == "operation"]
+        assert all(text in box.text for text in beside)
+        written.update(beside)
     biases = sum(used.bias is not None for used in graph.maps.values())
     vectors = sum(node.op == "vector" for node in graph.nodes)
     assert set(written.values()) <= {1}

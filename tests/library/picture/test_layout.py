@@ -16,6 +16,7 @@ from onegate.picture.draw import layouts
 from onegate.picture.layout import Layout, Point, Rectangle, Wire
 from onegate.tracing import trace
 from onegate.units import UNITS
+from tests.library.comparing import X_ALONE
 from tests.library.random_units import Sketch, sketches
 
 CLEARANCE = 6.0  # points between two boxes
@@ -130,12 +131,12 @@ def crosses(a: Segment, b: Segment) -> bool:
     )
 
 
-@pytest.mark.parametrize("name", UNITS)
+@pytest.mark.parametrize("name", X_ALONE)
 def test_units(name: str) -> None:
     assert_good(laid_out(name))
 
 
-@pytest.mark.parametrize("name", UNITS)
+@pytest.mark.parametrize("name", X_ALONE)
 def test_states_enter_left_results_leave_right_and_the_input_comes_from_below(name: str) -> None:
     layout = laid_out(name)
     kinds = [box.kind for box in layout.diagram.boxes]
@@ -151,7 +152,7 @@ def test_states_enter_left_results_leave_right_and_the_input_comes_from_below(na
             assert all(place.top >= other.bottom for other in layout.rectangles if other != place)
 
 
-@pytest.mark.parametrize("name", UNITS)
+@pytest.mark.parametrize("name", X_ALONE)
 def test_the_highway_is_the_line_on_top(name: str) -> None:
     layout = laid_out(name)
     kinds = [layout.diagram.boxes[place].kind for place in layout.highway]
@@ -178,7 +179,7 @@ def test_the_highway_is_the_state_that_is_kept() -> None:
         assert layout.diagram.boxes[layout.highway[0]].text == f"{state}_{{t{{-}}1}}"
 
 
-@pytest.mark.parametrize("name", UNITS)
+@pytest.mark.parametrize("name", X_ALONE)
 def test_forks_are_where_wires_of_one_box_part(name: str) -> None:
     layout = laid_out(name)
     sources = Counter(wire.source for wire in layout.wires)

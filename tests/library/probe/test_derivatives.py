@@ -8,6 +8,7 @@ from torch import Tensor
 
 import onegate
 from onegate.probe import Pass, lyapunov_exponents, record, step_jacobians, through_time
+from tests.library.comparing import X_ALONE
 from tests.library.probe.constructed import Linear, constant_gate
 
 T, B, D, N = 8, 3, 2, 4
@@ -17,7 +18,7 @@ def weighted(out: Tensor, weights: Tensor) -> Tensor:
     return (out * weights).sum()
 
 
-@pytest.mark.parametrize("unit", onegate.UNITS)
+@pytest.mark.parametrize("unit", X_ALONE)
 def test_it_is_the_gradient_of_a_run_that_starts_there(unit: str) -> None:
     """L read from the outputs after t, as a function of the states at t."""
     layer = onegate.Recurrent(unit, D, N, dtype=torch.float64, init=("normal", 0.7))
@@ -89,7 +90,7 @@ def stepped(one: Pass, states: Tensor, t: int, row: int) -> Tensor:
     return torch.cat(new if isinstance(new, tuple) else (new,))
 
 
-@pytest.mark.parametrize("unit", onegate.UNITS)
+@pytest.mark.parametrize("unit", X_ALONE)
 def test_they_are_autograds_and_finite_differences(unit: str) -> None:
     one = traced(unit)
     found = step_jacobians(one)

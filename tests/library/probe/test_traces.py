@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 import onegate
 from onegate.language import Affine, Unit, sigmoid, tanh
 from onegate.probe import Pass, named_values, record
+from tests.library.comparing import X_ALONE
 from tests.library.random_units import Sketch, sketches
 
 Array = NDArray[np.float64]
@@ -89,7 +90,7 @@ def test_every_value_equals_a_run_by_hand(by_hand: Any) -> None:
         )
 
 
-@pytest.mark.parametrize("unit", onegate.UNITS)
+@pytest.mark.parametrize("unit", X_ALONE)
 def test_states_are_the_reference_engines_to_the_bit(unit: str) -> None:
     """Two layers in both directions, sequences of different lengths, states given."""
     layer = layer_of(unit, num_layers=2, bidirectional=True)
@@ -112,7 +113,7 @@ def test_states_are_the_reference_engines_to_the_bit(unit: str) -> None:
             assert torch.equal(one[state][at, torch.arange(B)], expected[number])
 
 
-@pytest.mark.parametrize("unit", onegate.UNITS)
+@pytest.mark.parametrize("unit", X_ALONE)
 def test_each_step_follows_from_the_state_before_it(unit: str) -> None:
     """Also in the backward direction, for rows of different lengths; and what is kept adds up."""
     layer, x, lengths = layer_of(unit, bidirectional=True), sequences(), [T, 3, 1, 6]

@@ -11,20 +11,22 @@ import torch
 
 import onegate
 from onegate.export.latex import equations, latex
-from onegate.language import Affine, Unit, UnitError, identity, sigmoid, tanh
+from onegate.language import Affine, Unit, UnitError, identity, is_ours, sigmoid, tanh
 from onegate.properties import gates, retention
-from onegate.tracing import trace
+from onegate.tracing import check, trace
 from onegate.units import UNITS, get, register
 from onegate.units.mgu import MGU
 from onegate.units.simple import SCRN
 
 PUBLISHED = (
-    "simple", "irnn", "scrn",
+    "simple", "irnn", "scrn", "indrnn",
     "lstm", "lstm_no_forget", "lstm_peephole", "lstm_coupled", "lstm_nig", "lstm_nfg", "lstm_nog",
     "lstm_niaf", "lstm_noaf", "lstm_cifg", "lstm_np", "lstm_fgr",
-    "gru", "gru_cho", "gru_reset_after", "mut1", "mut2", "mut3",
+    "lstm_layer_norm", "slstm",
+    "gru", "gru_cho", "gru_reset_after", "gru_layer_norm", "gru_block", "mut1", "mut2", "mut3",
     "mgu", "mgu_gate_after", "mgu1", "mgu2", "mgu3",
-    "janet", "ligru", "mingru",
+    "janet", "ligru", "mingru", "minlstm", "ugrnn", "cfn", "fastgrnn",
+    "cornn", "lem", "gru_d",
 )  # fmt: skip
 
 
@@ -51,6 +53,15 @@ def test_docstring_cites_the_paper_and_ends_with_the_equations(name: str) -> Non
     assert doc.count("\\begin{align}") == 1
     assert unit.title
     assert unit.name == name
+
+
+@pytest.mark.parametrize("name", PUBLISHED)
+def test_our_units_are_what_a_unit_of_ones_own_has_to_be(name: str) -> None:
+    """An import of the package does not ask: this is where they are checked."""
+    kind = type(UNITS[name])
+    assert is_ours(kind)
+    check(kind)
+    trace(kind(), 3, 2)
 
 
 def test_units_are_equal_by_class_and_options() -> None:

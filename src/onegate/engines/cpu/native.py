@@ -31,7 +31,8 @@ def _after_fork() -> None:
     _forked = True
 
 
-os.register_at_fork(after_in_child=_after_fork)
+if hasattr(os, "register_at_fork"):  # not on Windows
+    os.register_at_fork(after_in_child=_after_fork)
 
 
 class NativeError(RuntimeError):
@@ -61,6 +62,12 @@ _MAIN, _OTHER = Host.interpreter(signals=True), Host.interpreter(signals=False)
 _MAIN_PLACE, _OTHER_PLACE = ctypes.addressof(_MAIN), ctypes.addressof(_OTHER)
 
 
+class Input(ctypes.Structure):
+    """og_input."""
+
+    _fields_ = (("data", ctypes.c_void_p), ("step", ctypes.c_int64), ("row", ctypes.c_int64))
+
+
 class ForwardCall(ctypes.Structure):
     """og_forward."""
 
@@ -84,6 +91,13 @@ class ForwardCall(ctypes.Structure):
         ("kept", ctypes.c_void_p),
         ("parameters", ctypes.c_void_p),
         ("host", ctypes.c_void_p),
+        ("extras", ctypes.c_void_p),
+        ("reset", ctypes.c_void_p),
+        ("reset_step", ctypes.c_int64),
+        ("reset_row", ctypes.c_int64),
+        ("initial", ctypes.c_void_p),
+        ("all_states", ctypes.c_int32),
+        ("recompute", ctypes.c_int32),
     )
 
 
@@ -99,6 +113,8 @@ class BackwardCall(ctypes.Structure):
         ("grad_x", ctypes.c_void_p),
         ("grad_start", ctypes.c_void_p),
         ("grad_parameters", ctypes.c_void_p),
+        ("grad_extras", ctypes.c_void_p),
+        ("grad_initial", ctypes.c_void_p),
     )
 
 
@@ -168,6 +184,17 @@ def _declare(functions: ctypes.CDLL) -> None:
     functions.og_program_free.argtypes = [pointer]
     functions.og_kept_size.restype = size
     functions.og_kept_size.argtypes = [pointer, size, size, size]
+    word = ctypes.c_uint32
+    functions.og_fill_mask.restype = None
+    functions.og_fill_mask.argtypes = [
+        pointer, ctypes.c_int32, size, word, word, word, ctypes.c_double,
+    ]  # fmt: skip
+    functions.og_stream_new.restype = pointer
+    functions.og_stream_new.argtypes = [pointer, text, size]
+    functions.og_stream_free.restype = None
+    functions.og_stream_free.argtypes = [pointer]
+    functions.og_stream_step.restype = None
+    functions.og_stream_step.argtypes = [pointer, size]
     # The library releases Python's lock itself (Host): only then does ctypes raise what a signal's
     # handler has raised.
     run = ctypes.PYFUNCTYPE(ctypes.c_int32, pointer, text, size)
@@ -212,11 +239,9 @@ class NativeProgram:
         return size
 
     def forward(self, call: ForwardCall) -> None:
-        """Runs a sequence forward."""
         self._run(self._functions.og_run_forward, call, call)
 
     def backward(self, call: BackwardCall) -> None:
-        """Runs a sequence backward."""
         self._run(self._functions.og_run_backward, call, call.forward)
 
     def _run(

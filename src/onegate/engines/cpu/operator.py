@@ -3,13 +3,18 @@
 `torch.ops.onegate.forward` and `torch.ops.onegate.backward` have fake implementations, so that
 `torch.compile` and `torch.export` see one operator, and an autograd rule. Derivatives of the
 backward pass are computed by the reference engine.
+
+The operators' list `parameters` holds all that is learned or may be: the parameters of each
+direction, then the inputs after x, then the states that a reset starts from.
 """
 
 from __future__ import annotations
 
 import ctypes
+import math
 from collections.abc import Callable, Sequence
-from typing import Any, Final, cast
+from dataclasses import replace
+from typing import Any, Final, NamedTuple, cast
 
 import torch
 from torch import Tensor, nn
@@ -17,9 +22,9 @@ from torch.autograd import forward_ad
 from torch.utils.flop_counter import register_flop_formula
 
 from onegate.engines import reference
-from onegate.engines.base import Direction, Engine, constant
-from onegate.engines.cpu import memory, programs
-from onegate.engines.cpu.native import BackwardCall, ForwardCall, NativeProgram, library
+from onegate.engines.base import NOTHING, Direction, Engine, Further, constant
+from onegate.engines.cpu import pool, programs
+from onegate.engines.cpu.native import BackwardCall, ForwardCall, Input, NativeProgram, library
 from onegate.engines.cpu.programs import Entry
 from onegate.language import Graph
 
@@ -39,35 +44,120 @@ def _key_of(graph: Graph) -> str:
 
 
 def run(
-    graph: Graph, x: Tensor, directions: Sequence[Direction], lengths: Tensor | None
+    graph: Graph,
+    x: Tensor,
+    directions: Sequence[Direction],
+    lengths: Tensor | None,
+    further: Further = NOTHING,
 ) -> tuple[Tensor, tuple[tuple[Tensor, ...], ...]]:
-    """As `reference.run`: outputs (T, B, D * n), and per direction the last states (B, size)."""
+    """As `reference.run`: outputs (T, B, D * n), and per direction the last states (B, size).
+
+    Half precision, autocast's too, is computed in float32.
+    """
+    low = _low_precision(x)
+    if low is not None:
+        return _run_low(low, graph, x, directions, lengths, further)
     parameters = [p for d in directions for p in d.parameters.values()]
+    how = PLAIN
+    if further is not NOTHING:
+        how = How(further.reset, further.all_states, further.recompute)
+        parameters += further.extras
+        if further.reset is not None:
+            parameters.append(_initial(graph, x, further.initial))
     starts = [d.start[0] if len(d.start) == 1 else torch.cat(d.start, -1) for d in directions]
     start = starts[0].unsqueeze(0) if len(starts) == 1 else torch.stack(starts)
     keep = torch.is_grad_enabled() and (
         x.requires_grad or start.requires_grad or any(p.requires_grad for p in parameters)
     )
-    tensors = [x, start, *parameters] if lengths is None else [x, start, lengths, *parameters]
+    tensors = [x, start, *parameters]
+    tensors += [t for t in (lengths, how.reset) if t is not None]
     if torch.compiler.is_compiling() or not _alone(tensors):
         key = _key_of(graph)
         # torch.jit.trace checks a trace made with gradients against one made without.
         keep = keep and _tracer() is None
-        out, last, _ = torch.ops.onegate.forward(x, start, parameters, lengths, key, keep)
+        out, last, _ = torch.ops.onegate.forward(x, start, parameters, lengths, key, keep, *how)
     elif keep:
-        out, last = _eager(x, start, lengths, programs.entry_of(graph), *parameters)
+        out, last = _eager(x, start, lengths, programs.entry_of(graph), how, *parameters)
     else:
-        out, last, _ = _forward(programs.entry_of(graph), x, start, parameters, lengths, False)
+        entry = programs.entry_of(graph)
+        out, last, _ = _forward(entry, x, start, parameters, lengths, False, how)
     if len(graph.states) == 1:
         return out, tuple([(each,) for each in last.unbind(0)])
     sizes = [s.size or 0 for s in graph.states]
     return out, tuple([each.split(sizes, -1) for each in last.unbind(0)])
 
 
+class How(NamedTuple):
+    """What of `Further` is no tensor that could be learned."""
+
+    reset: Tensor | None = None
+    all_states: bool = False
+    recompute: bool = False
+
+
+PLAIN: Final = How()
+
+
+def _initial(graph: Graph, x: Tensor, states: tuple[Tensor, ...]) -> Tensor:
+    """What a reset starts from, all states side by side."""
+    return torch.cat(states) if states else x.new_zeros(sum(s.size or 0 for s in graph.states))
+
+
+class _Given(NamedTuple):
+    """The tensors of a call's list, told apart."""
+
+    parameters: list[Tensor]
+    extras: list[Tensor]
+    initial: list[Tensor]  # one, or none
+
+
+def _told_apart(entry: Entry, directions: int, tensors: Sequence[Tensor]) -> _Given:
+    learned = directions * len(entry.program.parameters)
+    inputs = learned + len(entry.program.inputs) - 1
+    return _Given(list(tensors[:learned]), list(tensors[learned:inputs]), list(tensors[inputs:]))
+
+
+_LOW = (torch.bfloat16, torch.float16)
+_DTYPES = (torch.float32, torch.float64, *_LOW)
+
+
+def _low_precision(x: Tensor) -> torch.dtype | None:
+    """The dtype of the results, if the run is one of half precision."""
+    if torch.is_autocast_enabled("cpu") and x.dtype is not torch.float64:
+        return torch.get_autocast_dtype("cpu")
+    return x.dtype if x.dtype in _LOW else None
+
+
+def _run_low(
+    low: torch.dtype,
+    graph: Graph,
+    x: Tensor,
+    directions: Sequence[Direction],
+    lengths: Tensor | None,
+    further: Further,
+) -> tuple[Tensor, tuple[tuple[Tensor, ...], ...]]:
+    with torch.autocast("cpu", enabled=False):
+        widened = [
+            Direction(_widened(d.start), {key: p.float() for key, p in d.parameters.items()})
+            for d in directions
+        ]
+        if further is not NOTHING:
+            further = replace(
+                further, extras=_widened(further.extras), initial=_widened(further.initial)
+            )
+        out, lasts = run(graph, x.float(), widened, lengths, further)
+        return out.to(low), tuple([tuple([s.to(low) for s in states]) for states in lasts])
+
+
+def _widened(tensors: Sequence[Tensor]) -> tuple[Tensor, ...]:
+    return tuple([t.float() for t in tensors])
+
+
 _PLAIN = {Tensor, nn.Parameter}
 # Bound once: to look them up would take as long as to call them.
 _tracer, _profiled = torch._C._get_tracing_state, torch._C._autograd._profiler_enabled
 _modes, _transform = torch._C._len_torch_dispatch_stack, torch._C._functorch.peek_interpreter_stack
+_hooks = torch._C._autograd._top_saved_tensors_default_hooks
 _negative, _zero = Tensor.is_neg, Tensor._is_zerotensor
 
 
@@ -89,26 +179,42 @@ def _alone(tensors: Sequence[Tensor]) -> bool:
 
 
 def _check(
-    entry: Entry, x: Tensor, start: Tensor, parameters: Sequence[Tensor], lengths: Tensor | None
+    entry: Entry,
+    x: Tensor,
+    start: Tensor,
+    given: _Given,
+    lengths: Tensor | None,
+    reset: Tensor | None,
 ) -> None:
     """Refuses tensors other than the program is made for: it would read what is not theirs."""
     dtype, shape, directions = x.dtype, x.shape, start.shape[0]
     if dtype is not torch.float32 and dtype is not torch.float64:
         raise _wrong(entry, "x", x, shape, torch.float32)
-    if shape[2] != entry.program.input:
-        raise _wrong(entry, "x", x, (*shape[:2], entry.program.input), dtype)
+    if shape[2] != entry.program.inputs[0]:
+        raise _wrong(entry, "x", x, (*shape[:2], entry.program.inputs[0]), dtype)
     own = directions, shape[1], entry.width
     if start.shape != own or start.dtype is not dtype or not start.is_cpu:
         raise _wrong(entry, "start", start, own, dtype)
     if lengths is not None and (lengths.shape != shape[1:2] or lengths.dtype is not torch.int64):
         raise _wrong(entry, "lengths", lengths, shape[1:2], torch.int64)
     shapes = directions * entry.program.parameters
-    if len(parameters) != len(shapes):
-        name = entry.name
-        raise ValueError(f"{name}: {len(parameters)} parameters came, expected {len(shapes)}")
-    for parameter, expected in zip(parameters, shapes, strict=True):
+    widths = entry.program.inputs[1:]
+    came, needed = sum(map(len, given)), len(shapes) + len(widths) + (reset is not None)
+    if came != needed:
+        raise ValueError(f"{entry.name}: {came} parameters came, expected {needed}")
+    for parameter, expected in zip(given.parameters, shapes, strict=True):
         if parameter.shape != expected or parameter.dtype is not dtype or not parameter.is_cpu:
             raise _wrong(entry, "a parameter", parameter, expected, dtype)
+    for extra, width in zip(given.extras, widths, strict=True):
+        if extra.shape != (*shape[:2], width) or extra.dtype is not dtype or not extra.is_cpu:
+            raise _wrong(entry, "a further input", extra, (*shape[:2], width), dtype)
+    if reset is None:
+        return
+    if reset.shape != shape[:2] or reset.dtype is not torch.bool or not reset.is_cpu:
+        raise _wrong(entry, "reset", reset, tuple(shape[:2]), torch.bool)
+    (initial,) = given.initial
+    if initial.shape != (entry.width,) or initial.dtype is not dtype or not initial.is_cpu:
+        raise _wrong(entry, "the initial state", initial, (entry.width,), dtype)
 
 
 def _wrong(
@@ -129,14 +235,19 @@ def _pointers(tensors: Sequence[Tensor]) -> ctypes.Array[ctypes.c_void_p]:
     return (ctypes.c_void_p * len(tensors))(*[t.data_ptr() for t in tensors])
 
 
+def _inputs(tensors: Sequence[Tensor]) -> ctypes.Array[Input]:
+    return (Input * len(tensors))(*[Input(t.data_ptr(), *t.stride()[:2]) for t in tensors])
+
+
 _THREAD_SPLIT = SPLIT["auto"]
 
 
 def _call(
     native: NativeProgram, x: Tensor, start: Tensor, pointers: ctypes.Array[ctypes.c_void_p],
     lengths: Tensor | None, out: Tensor, last: Tensor | None, kept: Tensor | None,
+    inputs: ctypes.Array[Input], given: _Given, how: How,
 ) -> ForwardCall:  # fmt: skip
-    return ForwardCall(
+    call = ForwardCall(
         native.handle,
         x.element_size() * 8,
         start.shape[0],
@@ -156,16 +267,34 @@ def _call(
         None if kept is None else kept.data_ptr(),
         ctypes.addressof(pointers),
     )
+    if given.extras:
+        call.extras = ctypes.addressof(inputs)
+    if how.reset is not None:
+        call.reset = how.reset.data_ptr()
+        call.reset_step, call.reset_row = how.reset.stride()
+        call.initial = given.initial[0].data_ptr()
+    call.all_states, call.recompute = how.all_states, how.recompute
+    return call
+
+
+def _contiguous(given: _Given) -> _Given:
+    return _Given(
+        [p.contiguous() for p in given.parameters],
+        [_rows_contiguous(t) for t in given.extras],
+        [t.contiguous() for t in given.initial],
+    )
 
 
 _LIBRARY = torch.library.Library("onegate", "DEF")
 _LIBRARY.define(
     "forward(Tensor x, Tensor start, Tensor[] parameters, Tensor? lengths, str program, "
-    "bool keep) -> (Tensor, Tensor, Tensor)"
+    "bool keep, Tensor? reset=None, bool all_states=False, bool recompute=False) "
+    "-> (Tensor, Tensor, Tensor)"
 )
 _LIBRARY.define(
     "backward(Tensor x, Tensor start, Tensor[] parameters, Tensor? lengths, str program, "
-    "Tensor out, Tensor kept, Tensor? grad_out, Tensor? grad_last, bool grad_x) -> Tensor[]"
+    "Tensor out, Tensor kept, Tensor? grad_out, Tensor? grad_last, bool grad_x, "
+    "Tensor? reset=None, bool all_states=False, bool recompute=False) -> Tensor[]"
 )
 
 
@@ -176,29 +305,33 @@ def _forward(
     parameters: Sequence[Tensor],
     lengths: Tensor | None,
     keep: bool,
+    how: How = PLAIN,
 ) -> tuple[Tensor, Tensor, Tensor | None]:
     """Outputs, last states, and what is kept for the backward pass."""
-    _check(entry, x, start, parameters, lengths)
-    x, start = _rows_contiguous(x), start.contiguous()
-    parameters = [p.contiguous() for p in parameters]
+    given = _told_apart(entry, start.shape[0], parameters)
+    _check(entry, x, start, given, lengths, how.reset)
+    x, start, given = _rows_contiguous(x), start.contiguous(), _contiguous(given)
     lengths = None if lengths is None else lengths.contiguous()
-    out_shape, kept_shape = _shapes(x, start, entry, keep)
-    out = memory.empty(out_shape, x)
-    kept = memory.empty(kept_shape, x) if keep else None
+    out_shape, kept_shape = _shapes(x, start, entry, keep, how)
+    # torch's own memory where there is no gradient: only such a tensor may be resized.
+    out = pool.empty(out_shape, x) if keep else x.new_empty(out_shape)
+    kept = pool.empty(kept_shape, x) if keep else None
     last = torch.empty_like(start)
-    pointers = _pointers(parameters)
-    call = _call(entry.native, x, start, pointers, lengths, out, last, kept)
+    # These arrays must live as long as the call.
+    pointers, inputs = _pointers(given.parameters), _inputs(given.extras)
+    call = _call(entry.native, x, start, pointers, lengths, out, last, kept, inputs, given, how)
     entry.native.forward(call)
     return out, last, kept
 
 
 def _shapes(
-    x: Tensor, start: Tensor, entry: Entry, keep: bool
+    x: Tensor, start: Tensor, entry: Entry, keep: bool, how: How
 ) -> tuple[tuple[int, int, int], tuple[int]]:
     """Of the outputs, and of what is kept for the backward pass."""
     steps, rows, directions = x.shape[0], x.shape[1], start.shape[0]
-    kept = directions * steps * rows * entry.per_row if keep else 0
-    return (steps, rows, directions * entry.size), (kept,)
+    per_row = entry.width - entry.size if how.recompute else entry.per_row
+    kept = directions * steps * rows * per_row if keep else 0
+    return (steps, rows, directions * (entry.width if how.all_states else entry.size)), (kept,)
 
 
 def _forward_fake(
@@ -208,10 +341,13 @@ def _forward_fake(
     lengths: Tensor | None,
     key: str,
     keep: bool,
+    reset: Tensor | None = None,
+    all_states: bool = False,
+    recompute: bool = False,
 ) -> tuple[Tensor, Tensor, Tensor]:
     entry = programs.find(key)
-    _one_device(entry, x, start, lengths, *parameters)
-    out_shape, kept_shape = _shapes(x, start, entry, keep)
+    _one_device(entry, x, start, lengths, reset, *parameters)
+    out_shape, kept_shape = _shapes(x, start, entry, keep, How(reset, all_states, recompute))
     last = torch.empty_like(start, memory_format=torch.contiguous_format)
     return x.new_empty(out_shape), last, x.new_empty(kept_shape)
 
@@ -237,9 +373,11 @@ def _backward(
     grad_out: Tensor | None,
     grad_last: Tensor | None,
     grad_x: bool,
+    how: How = PLAIN,
 ) -> list[Tensor]:
+    """Gradients of x, start and all of `parameters`; empty where there is none."""
+    given = _contiguous(_told_apart(entry, start.shape[0], parameters))
     x, start = _rows_contiguous(x), start.contiguous()
-    parameters = [p.contiguous() for p in parameters]
     lengths = None if lengths is None else lengths.contiguous()
     out, kept = _rows_contiguous(out), kept.contiguous()
     grad_out = None if grad_out is None else _rows_contiguous(grad_out)
@@ -247,10 +385,19 @@ def _backward(
     directions = start.shape[0]
     for_x = x.new_empty((directions, *x.shape) if grad_x else (0,))
     for_start = torch.empty_like(start)
-    for_parameters = [torch.empty_like(p) for p in parameters]
-    pointers, grad_pointers = _pointers(parameters), _pointers(for_parameters)
+    for_parameters = [torch.empty_like(p) for p in given.parameters]
+    for_extras = [
+        x.new_empty((directions, *extra.shape) if learned else (0,))
+        for extra, learned in zip(given.extras, entry.learned, strict=True)
+    ]
+    for_initial = [x.new_zeros(x.shape[1], entry.width) for _ in given.initial]  # by row
+    pointers, grad_pointers = _pointers(given.parameters), _pointers(for_parameters)
+    inputs = _inputs(given.extras)
+    places = (ctypes.c_void_p * len(for_extras))(
+        *[t.data_ptr() if t.numel() else None for t in for_extras]
+    )
     call = BackwardCall(
-        _call(entry.native, x, start, pointers, lengths, out, None, kept),
+        _call(entry.native, x, start, pointers, lengths, out, None, kept, inputs, given, how),
         None if grad_out is None else grad_out.data_ptr(),
         0 if grad_out is None else grad_out.stride(0),
         0 if grad_out is None else grad_out.stride(1),
@@ -258,11 +405,14 @@ def _backward(
         for_x.data_ptr() if grad_x else None,
         for_start.data_ptr(),
         ctypes.addressof(grad_pointers),
+        ctypes.addressof(places) if for_extras else None,
+        for_initial[0].data_ptr() if for_initial else None,
     )
     entry.native.backward(call)
     if grad_x:
         for_x = for_x[0] if directions == 1 else for_x.sum(0)
-    return [for_x, for_start, *for_parameters]
+    for_extras = [t.sum(0) if t.numel() else t for t in for_extras]
+    return [for_x, for_start, *for_parameters, *for_extras, *[t.sum(0) for t in for_initial]]
 
 
 def _forward_operator(
@@ -272,8 +422,10 @@ def _forward_operator(
     lengths: Tensor | None,
     key: str,
     keep: bool,
+    *how: Any,
 ) -> tuple[Tensor, Tensor, Tensor]:
-    out, last, kept = _forward(programs.find(key), x, start, parameters, lengths, keep)
+    entry = programs.find(key)
+    out, last, kept = _forward(entry, x, start, parameters, lengths, keep, How(*how))
     return out, last, x.new_empty(0) if kept is None else kept
 
 
@@ -288,11 +440,13 @@ def _backward_operator(
     grad_out: Tensor | None,
     grad_last: Tensor | None,
     grad_x: bool,
+    *more: Any,
 ) -> list[Tensor]:
     """`_backward` for whoever calls the operator; autograd's own tensors need no check."""
-    entry = programs.find(key)
-    _check(entry, x, start, parameters, lengths)
-    out_shape, kept_shape = _shapes(x, start, entry, True)
+    entry, how = programs.find(key), How(*more)
+    given_list = _told_apart(entry, start.shape[0], parameters)
+    _check(entry, x, start, given_list, lengths, how.reset)
+    out_shape, kept_shape = _shapes(x, start, entry, True, how)
     given: list[tuple[str, Tensor | None, tuple[int, ...]]] = [
         ("out", out, out_shape),
         ("kept", kept if kept.numel() else None, kept_shape),  # nothing at all is refused later
@@ -302,20 +456,28 @@ def _backward_operator(
     for name, tensor, shape in given:
         if tensor is not None and (tensor.shape != shape or tensor.dtype is not x.dtype):
             raise _wrong(entry, name, tensor, shape, x.dtype)
-    return _backward(entry, x, start, parameters, lengths, out, kept, grad_out, grad_last, grad_x)
+    rest = out, kept, grad_out, grad_last, grad_x, how
+    return _backward(entry, x, start, parameters, lengths, *rest)
 
 
 def _backward_fake(
     x: Tensor, start: Tensor, parameters: list[Tensor], *others: Any
 ) -> list[Tensor]:
-    lengths, key, out, kept, grad_out, grad_last, grad_x = others
-    rest = lengths, out, kept, grad_out, grad_last
-    _one_device(programs.find(key), x, start, *parameters, *rest)
-    return [
-        x.new_empty(x.shape if grad_x else (0,)),
-        torch.empty_like(start, memory_format=torch.contiguous_format),
-        *[torch.empty_like(p, memory_format=torch.contiguous_format) for p in parameters],
+    lengths, key, out, kept, grad_out, grad_last, grad_x, *how = others
+    entry = programs.find(key)
+    rest = lengths, out, kept, grad_out, grad_last, How(*how).reset
+    _one_device(entry, x, start, *parameters, *rest)
+    given = _told_apart(entry, start.shape[0], parameters)
+    extras = [
+        x.new_empty(t.shape if has_gradient else (0,))
+        for t, has_gradient in zip(given.extras, entry.learned, strict=True)
     ]
+    for_x, own = x.new_empty(x.shape if grad_x else (0,)), torch.contiguous_format
+    for_start, *learned = [
+        torch.empty_like(t, memory_format=own) for t in (start, *given.parameters)
+    ]
+    initial = [torch.empty_like(t, memory_format=own) for t in given.initial]
+    return [for_x, for_start, *learned, *extras, *initial]
 
 
 _LIBRARY.impl("forward", _forward_operator, "CPU")
@@ -325,12 +487,17 @@ torch.library.register_fake("onegate::backward", _backward_fake, lib=_LIBRARY)
 
 
 def _setup_context(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, ...]) -> None:
-    x, start, parameters, lengths, key, keep = inputs
-    _remember(ctx, programs.find(key), keep, (x, start, output[0], output[2], lengths, *parameters))
+    x, start, parameters, lengths, key, keep, *how = inputs
+    # What is compiled has no operations in place; else the caller may change the outputs.
+    out = output[0] if torch.compiler.is_compiling() or not keep else output[0].clone()
+    saved = x, start, out, output[2], lengths
+    _remember(ctx, programs.find(key), keep, How(*how), (*saved, *parameters))
 
 
-def _remember(ctx: Any, entry: Entry, keep: bool, tensors: tuple[Tensor | None, ...]) -> None:
-    ctx.entry, ctx.keep = entry, keep
+def _remember(
+    ctx: Any, entry: Entry, keep: bool, how: How, tensors: tuple[Tensor | None, ...]
+) -> None:
+    ctx.entry, ctx.keep, ctx.how = entry, keep, how
     ctx.set_materialize_grads(False)
     ctx.save_for_backward(*tensors)
 
@@ -343,18 +510,41 @@ def _gradients(
     x, start, out, kept, lengths, *parameters = saved
     if grad_out is None and grad_last is None:
         return None, None, [None] * len(parameters)
-    entry, grad_x = ctx.entry, bool(ctx.needs_input_grad[0])
+    out = _unchanged(ctx, x, start, parameters, lengths, out)
+    entry, how, grad_x = ctx.entry, ctx.how, bool(ctx.needs_input_grad[0])
     rest = out, kept, grad_out, grad_last, grad_x
     given = [t for t in (grad_out, grad_last) if t is not None]
     compiled = torch.compiler.is_compiling()  # where the questions below have no true answer
     if torch.is_grad_enabled() or not ctx.keep or (not compiled and _transformed(given)):
-        grads = _differentiable(entry, x, start, parameters, lengths, grad_out, grad_last)
+        grads = _differentiable(entry, x, start, parameters, lengths, grad_out, grad_last, how)
     elif not compiled and _alone([t for t in saved if t is not None] + given):
-        grads = _backward(entry, x, start, parameters, lengths, *rest)
+        grads = _backward(entry, x, start, parameters, lengths, *rest, how)
     else:
         key = entry.key
-        grads = torch.ops.onegate.backward(x, start, parameters, lengths, key, *rest)
-    return grads[0] if grad_x else None, grads[1], grads[2:]
+        grads = torch.ops.onegate.backward(x, start, parameters, lengths, key, *rest, *how)
+    others: Sequence[Tensor | None] = grads[2:]
+    if False in entry.learned:  # masks
+        pairs = zip(grads[2:], parameters, strict=True)
+        others = [gradient if gradient.shape == p.shape else None for gradient, p in pairs]
+    return grads[0] if grad_x else None, grads[1], others
+
+
+def _unchanged(
+    ctx: Any,
+    x: Tensor,
+    start: Tensor,
+    parameters: list[Tensor],
+    lengths: Tensor | None,
+    out: Tensor,
+) -> Tensor:
+    """The outputs as they were: computed again where the caller has changed them in place.
+
+    A copy for the few who do would cost everybody its time and memory.
+    """
+    returned = getattr(ctx, "returned", None)
+    if returned is None or returned._version == ctx.version:
+        return out
+    return _forward(ctx.entry, x, start, parameters, lengths, False, ctx.how)[0]
 
 
 def _transformed(gradients: Sequence[Tensor]) -> bool:
@@ -369,7 +559,8 @@ def _transformed(gradients: Sequence[Tensor]) -> bool:
 def _autograd(
     ctx: Any, grad_out: Tensor | None, grad_last: Tensor | None, _: Tensor | None
 ) -> tuple[Any, ...]:
-    return *_gradients(ctx, grad_out, grad_last), None, None, None
+    # The dispatcher has left out arguments that have their defaults.
+    return *_gradients(ctx, grad_out, grad_last), *[None] * (len(ctx.needs_input_grad) - 3)
 
 
 class _Eager(torch.autograd.Function):
@@ -385,16 +576,22 @@ class _Eager(torch.autograd.Function):
         start: Tensor,
         lengths: Tensor | None,
         entry: Entry,
+        how: How,
         *parameters: Tensor,
     ) -> tuple[Tensor, Tensor]:
-        out, last, kept = _forward(entry, x, start, parameters, lengths, True)
-        _remember(ctx, entry, True, (x, start, out, kept, lengths, *parameters))
+        out, last, kept = _forward(entry, x, start, parameters, lengths, True, how)
+        if _hooks(True) is None:
+            # Saved without its version, which is compared in the backward pass: see `_unchanged`.
+            ctx.returned, ctx.version, saved = out.detach(), out._version, out.data
+        else:  # whoever packs away what is saved wants no further holder of its memory
+            ctx.returned, saved = None, out.clone()
+        _remember(ctx, entry, True, how, (x, start, saved, kept, lengths, *parameters))
         return out, last
 
     @staticmethod
     def backward(ctx: Any, grad_out: Tensor | None, grad_last: Tensor | None) -> tuple[Any, ...]:
         for_x, for_start, for_parameters = _gradients(ctx, grad_out, grad_last)
-        return for_x, for_start, None, None, *for_parameters
+        return for_x, for_start, None, None, None, *for_parameters
 
 
 _eager = cast("Callable[..., tuple[Tensor, Tensor]]", _Eager.apply)
@@ -408,6 +605,7 @@ def _differentiable(
     lengths: Tensor | None,
     grad_out: Tensor | None,
     grad_last: Tensor | None,
+    how: How,
 ) -> list[Tensor]:
     """The backward pass by the reference engine, for derivatives of higher order."""
     again = torch.is_grad_enabled()
@@ -420,7 +618,7 @@ def _differentiable(
                 f"{entry.name}: these derivatives need the unit's equations, and a recorded model "
                 "has its program alone: import and register the unit (onegate.register) first"
             )
-        out, last = _by_reference(entry.graph, inputs, lengths)
+        out, last = _by_reference(entry, entry.graph, inputs, lengths, how)
         given = [(o, g) for o, g in ((out, grad_out), (last, grad_last)) if g is not None]
         outputs, gradients = zip(*given, strict=True)
         needed = [t for t in inputs if t.requires_grad]
@@ -433,7 +631,7 @@ def _differentiable(
 
 
 def _by_reference(
-    graph: Graph, inputs: Sequence[Tensor], lengths: Tensor | None
+    entry: Entry, graph: Graph, inputs: Sequence[Tensor], lengths: Tensor | None, how: How
 ) -> tuple[Tensor, Tensor]:
     """Outputs and last states as the operator gives them. inputs: x, start and all parameters."""
     directions = []
@@ -443,7 +641,10 @@ def _by_reference(
         directions.append(
             Direction(states.split(sizes, -1), dict(zip(graph.parameters, own, strict=True)))
         )
-    out, lasts = reference.run(graph, inputs[0], directions, lengths)
+    given = _told_apart(entry, len(directions), inputs[2:])
+    initial = tuple(given.initial[0].split(sizes)) if given.initial else ()
+    further = Further(tuple(given.extras), how.reset, initial, how.all_states)
+    out, lasts = reference.run(graph, inputs[0], directions, lengths, further)
     return out, torch.stack([torch.cat(states, -1) for states in lasts])
 
 
@@ -451,8 +652,8 @@ def _forward_flops(
     x: Sequence[int], start: Sequence[int], _: Any, __: Any, key: str, *___: Any, **____: Any
 ) -> int:
     """Of the matrix products, as torch counts them for its own operators."""
-    products = [shape for shape in programs.find(key).program.parameters if len(shape) == 2]
-    return 2 * x[0] * x[1] * start[0] * sum(m * k for m, k in products)
+    products = [shape for shape in programs.find(key).program.parameters if len(shape) > 1]
+    return 2 * x[0] * x[1] * start[0] * sum(map(math.prod, products))
 
 
 def _backward_flops(
@@ -462,9 +663,8 @@ def _backward_flops(
     made = programs.find(key).program
     count = 0
     for slot, parameter in (term for m in made.maps for term in m.operands):
-        m, k = made.parameters[parameter]
-        from_input = made.backward.slots[slot].space == "input"
-        count += m * k * (1 if from_input and not others[-1] else 2)
+        from_x = made.backward.slots[slot].space == "input" and not made.backward.slots[slot].index
+        count += math.prod(made.parameters[parameter]) * (1 if from_x and not others[4] else 2)
     return 2 * x[0] * x[1] * start[0] * count
 
 
@@ -484,11 +684,11 @@ class _Fused:
     def problem(self, graph: Graph, x: Tensor, directions: Sequence[Direction]) -> str | None:  # noqa: ARG002
         if not x.is_cpu:
             return f"the fused engine runs on the CPU, the input is on {x.device}"
-        if x.dtype is not torch.float32 and x.dtype is not torch.float64:
+        if x.dtype not in _DTYPES:
             return f"the fused engine computes in float32 and float64, the input is {x.dtype}"
-        if torch.is_autocast_enabled("cpu"):
-            return "autocast is on"
-        if _is_transformed():
+        if not x.numel():
+            return "an empty batch"
+        if is_transformed():
             return "a torch.func transform (vmap, grad, jvp, ...) is active"
         if forward_ad._current_level >= 0:
             return "forward-mode differentiation is active"
@@ -501,7 +701,7 @@ class _Fused:
 
 # torch.compile takes the stack for an object even where it is empty: it is to look while it traces.
 @constant
-def _is_transformed() -> bool:
+def is_transformed() -> bool:
     """Whether a torch.func transform is active."""
     return _transform() is not None
 

@@ -14,8 +14,9 @@ from typing import Any
 
 from onegate.engines.cpu.native import NativeProgram
 from onegate.language import Graph, UnitError, of_graph
+from onegate.lowering.masks import masked
 from onegate.lowering.program import program
-from onegate.lowering.spec import Program
+from onegate.lowering.spec import Program, upgraded
 from onegate.tracing import trace
 from onegate.units import get
 
@@ -25,7 +26,8 @@ class Entry:
     """A program and what its callers need to know of it.
 
     name: of the unit. graph: its equations, None where they are not known. per_row: how many
-    numbers are kept for each step and row; size: of the output; width: of all states.
+    numbers are kept for each step and row; size: of the output; width: of all states. learned: the
+    inputs after x that have gradients, masks having none.
     """
 
     key: str
@@ -36,13 +38,19 @@ class Entry:
     per_row: int
     size: int
     width: int
+    learned: tuple[bool, ...]
 
     @classmethod
     def of(cls, key: str, name: str, graph: Graph | None, made: Program) -> Entry:
         """An entry with its native program."""
         native, states = NativeProgram.of(made), made.states
         kept = native.kept_size(1, 1, 1)
-        return cls(key, name, graph, made, native, kept, states[0], sum(states))
+        slots = made.backward.slots
+        found = {s.index for s in slots if s.space == "grad_input"}
+        operands = (slots[slot] for each in made.maps for slot, _ in each.operands)
+        found |= {s.index for s in operands if s.space == "input"}
+        learned = tuple(i in found for i in range(1, len(made.inputs)))
+        return cls(key, name, graph, made, native, kept, states[0], sum(states), learned)
 
 
 # An entry lives in its graph, and so as long as a layer or a backward pass that needs it.
@@ -73,7 +81,7 @@ def _made_anew(key: str) -> Entry:
     named = json.loads(key)
     if "program" not in named:  # a key of versions that named the unit alone
         return _of_older_version(named)
-    made = Program.decode(named["program"], named["constants"])
+    made = Program.decode(upgraded(named["program"]), named["constants"])
     graph = _known_graph(named)
     if graph is not None and program(graph) != made:
         graph = None  # another unit of that name
@@ -94,7 +102,8 @@ def _known_graph(named: dict[str, Any]) -> Graph | None:
     """The equations that a key names, where the registry has such a unit."""
     try:
         unit = get(named["unit"], **named["options"])
-        return trace(unit, named["input_size"], named["hidden_size"], named["bias"])
+        graph = trace(unit, named["input_size"], named["hidden_size"], named["bias"])
+        return masked(graph, tuple(named.get("masks", ())))
     except (UnitError, TypeError):
         return None
 
@@ -107,6 +116,7 @@ def _key(graph: Graph, made: Program) -> str:
         "input_size": graph.input_size,
         "hidden_size": graph.hidden_size,
         "bias": graph.bias,
+        "masks": graph.masks,
         "program": made.encode(),
         "constants": made.constants,
     }

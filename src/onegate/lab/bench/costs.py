@@ -1,7 +1,7 @@
 """What training costs beside its layers: epochs, the output layer, sweeps; what chance gives.
 
 Each function prints its figures and returns them for a JSON file. They are for a machine that does
-nothing else; all but `output_layer` and `ray_tasks` need the data.
+nothing else; all but `output_layer`, `ray_tasks`, `latencies` and `deploy` need the data.
 """
 
 from __future__ import annotations
@@ -21,6 +21,10 @@ import torch
 
 from onegate.lab import compare, data, reproduce, sweep
 from onegate.lab.archive import finished_runs
+from onegate.lab.bench.accelerate import accelerate
+from onegate.lab.bench.deploy import deploy
+from onegate.lab.bench.inside import inside, new_units, norms
+from onegate.lab.bench.latency import latencies
 from onegate.lab.sweep import Grid, estimates
 from onegate.lab.sweep.plan import cores
 from onegate.lab.train.cross_entropy import summed_cross_entropy
@@ -36,7 +40,9 @@ def epochs() -> dict[str, Any]:
     rows = []
     for task in _EPOCHS_OF:
         with tempfile.TemporaryDirectory() as folder:
-            contenders = compare.prepare(compare.Request(task, "paper"), Path(folder))
+            contenders = compare.prepare(
+                compare.Request(task, "paper"), Path(folder), torch.get_num_threads()
+            )
         row: dict[str, Any] = {"task": task, "hidden_size": contenders[0].recipe.model.hidden_size}
         row |= {contender.recipe.unit: contender.seconds_per_epoch for contender in contenders}
         ratio = row["mgu"] / row["gru"]
@@ -164,7 +170,7 @@ def full_grid() -> dict[str, Any]:
     Every run of `onegate reproduce --full` is looked at for some seconds.
     """
     with tempfile.TemporaryDirectory() as folder:
-        plan = reproduce.prepare(reproduce.FULL, Path(folder), print)
+        plan = reproduce.prepare(reproduce.requests(full=True), Path(folder), print)
     # A run was measured on all cores; with one core to itself it takes about that many times it.
     seconds = [estimate * cores() for _, estimate in plan.runs()]
     for (recipe, _), estimate in zip(plan.runs(), seconds, strict=True):
@@ -196,9 +202,15 @@ def makespan(seconds: Sequence[float], workers: int) -> float:
 
 COSTS: Final[Mapping[str, Callable[[], dict[str, Any]]]] = {
     "epochs": epochs,
+    "accelerate": accelerate,
+    "inside": inside,
+    "norms": norms,
+    "new-units": new_units,
     "output-layer": output_layer,
     "baselines": baselines,
     "local-sweep": local_sweep,
     "ray": ray_tasks,
     "full-grid": full_grid,
+    "streaming": latencies,
+    "deploy": deploy,
 }

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from onegate.lab.bench.shapes import Shape, Unavailable
+from onegate.lab.bench.shapes import LayerShape, Unavailable
 
 # XLA reads it when it starts its threads.
 _THREADS_VARIABLE = "NPROC"
@@ -28,7 +28,7 @@ class Prepared:
 
 
 def prepare(
-    shape: Shape, x: NDArray[np.float32], grad_out: NDArray[np.float32], threads: int
+    shape: LayerShape, x: NDArray[np.float32], grad_out: NDArray[np.float32], threads: int
 ) -> Prepared:
     """A stack of `flax.linen.RNN(MGUCell)`, the time axis first.
 
@@ -85,7 +85,7 @@ def _jax(threads: int) -> Any:
     return jax
 
 
-def _stack(shape: Shape) -> Any:
+def _stack(shape: LayerShape) -> Any:
     """The layers as one Flax module."""
     from flax import linen
 

@@ -5,13 +5,25 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final
 
-from onegate.lab.bench.contestants import FLAX, TORCH_GRU, TORCH_LSTM, TORCHRECURRENT, ours_name
+from onegate.lab.bench.contestants import (
+    FLAX,
+    FUSED,
+    REFERENCE,
+    TORCH_GRU,
+    TORCH_LSTM,
+    TORCHRECURRENT,
+    ours_name,
+    peers,
+)
 from onegate.lab.tasks import TASKS
+from onegate.nn.drop_in_rule import DEFAULT, RULES
 
 PAIR: Final = ("mgu", "gru")
 TITLES: Final = {name: task.short for name, task in TASKS.items()}
 _OTHERS: Final = (TORCH_GRU, TORCH_LSTM, FLAX, TORCHRECURRENT)
-_MGU: Final = ours_name("mgu", "fused")
+_MGU: Final = ours_name("mgu", FUSED)
+# Of torch's layers, the unit of ours that has the same equations.
+_SAME_UNIT: Final = {peer.name: peer.unit for peer in peers() if peer.name in _OTHERS[:2]}
 
 Content = Mapping[str, Any]
 
@@ -23,29 +35,44 @@ def table(headings: Sequence[str], rows: Sequence[Sequence[str]], *below: str) -
 
 
 def speed(made: Content) -> str:
-    """Training step: milliseconds of MGU, and how many times longer others take."""
-    rows = []
+    """Training step: how many times longer others take than MGU, then torch than the same unit."""
+    against_mgu, like_for_like = [], []
     for shape in made["shapes"]:
         times = {r["contestant"]: r for r in shape["results"] if r["kind"] == "train"}
         ours, sizes = times[_MGU], shape["shape"]
         about = f"T {sizes['steps']}, B {sizes['batch']}, {sizes['inputs']} in"
-        about += f", {sizes['hidden']} units"
+        about += f", {sizes['hidden']} neurons"
         about += f", {sizes['layers']} layers" if sizes["layers"] > 1 else ""
         about += ", bidirectional" if sizes["bidirectional"] else ""
-        others = [
-            f"{times[name]['median'] / ours['median']:.1f} x" if name in times else ""
-            for name in _OTHERS
-        ]
-        rows.append(
+        title = TITLES[sizes["name"]]
+        against_mgu.append(
             [
-                f"{TITLES[sizes['name']]} ({about})",
-                f"{1e3 * ours['median']:.2f} ms",
-                *others,
+                f"{title} ({about})",
+                _milliseconds(ours),
+                *(_slower(times.get(name), ours) for name in _OTHERS),
                 f"{100 * ours['share_of_peak']:.0f} %",
             ]
         )
+        cells = [
+            cell
+            for other, unit in _SAME_UNIT.items()
+            for same in [times.get(ours_name(unit, FUSED))]
+            for cell in (_milliseconds(same), _slower(times.get(other), same))
+        ]
+        like_for_like.append([title, *cells])
     headings = ["training step", "onegate.MGU", *_OTHERS, "share of sgemm peak"]
-    return table(headings, rows, _where(made))
+    first = table(headings, against_mgu)
+    pairs = [text for other, unit in _SAME_UNIT.items() for text in (f"onegate `{unit}`", other)]
+    below = table(["the same unit on both sides", *pairs], like_for_like, _where(made))
+    return f"{first}\n\n{below}"
+
+
+def _milliseconds(ours: Content | None) -> str:
+    return f"{1e3 * ours['median']:.2f} ms" if ours else ""
+
+
+def _slower(other: Content | None, ours: Content | None) -> str:
+    return f"{other['median'] / ours['median']:.1f} x" if other and ours else ""
 
 
 def targets(made: Content) -> str:
@@ -71,7 +98,7 @@ def units(made: Content) -> str:
         for contestant, fused in times.items():
             unit = contestant.removesuffix(" fused")
             if unit != contestant:
-                ratio = fused / times[ours_name(unit, "reference")]
+                ratio = fused / times[ours_name(unit, REFERENCE)]
                 cells.setdefault(unit, []).append(f"{1e3 * fused:.2f} ({ratio:.2f})")
     headings = ["unit", *(TITLES[shape["shape"]["name"]] for shape in made["shapes"])]
     return table(headings, [[f"`{unit}`", *row] for unit, row in cells.items()], _where(made))
@@ -106,12 +133,67 @@ def epochs(made: Content) -> str:
         stated = [TASKS[task].find(unit, size, "seconds_per_epoch") for unit in PAIR]
         mgu, gru = (published.value for published in stated if published)
         cells += [f"{mgu:g}", f"{gru:g}", f"{mgu / gru:.2f}"]
-        rows.append([f"{TITLES[task]}, {size} units", *cells])
+        rows.append([f"{TITLES[task]}, {size} neurons", *cells])
     headings = ["seconds per epoch", "MGU", "GRU", "ratio"]
     headings += ["paper: MGU", "paper: GRU", "paper: ratio"]
     m = made["machine"]
     where = f"Updates in turns; {m['processor']}, {m['threads']} threads, torch {m['torch']}, "
     return table(headings, rows, f"{where}{made['date']}.")
+
+
+def inside(made: Content) -> str:
+    """Ratios by what a layer has and its unit, a column a shape, beside what was to be reached."""
+    rows: dict[tuple[str, str], dict[str, float]] = {}
+    limits: dict[str, float] = {}
+    for one in made["rows"]:
+        rows.setdefault((one["what"], one["unit"]), {})[one["shape"]] = one["ratio"]
+        limits[one["what"]] = one["limit"]
+    shapes = list(dict.fromkeys(one["shape"] for one in made["rows"]))
+    cells = []
+    for (what, unit), ratios in sorted(rows.items(), key=lambda row: list(limits).index(row[0][0])):
+        measured = [f"{ratios[shape]:.2f}" if shape in ratios else "" for shape in shapes]
+        missed = sum(ratio > limits[what] for ratio in ratios.values())
+        state = "met" if not missed else f"not met at {missed} of {len(ratios)}"
+        cells.append([what, f"`{unit}`", f"<= {limits[what]:.2f}", *measured, state])
+    headings = ["", "unit", "to reach", *(TITLES[shape] for shape in shapes), "state"]
+    where = _where(made).replace(" 1 threads", " processor time of one thread")
+    return table(headings, cells, where)
+
+
+def accelerated(made: Content) -> str:
+    """Time on the fused engine over torch's, by shape; in brackets where torch's is taken."""
+    found: dict[tuple[str, bool, bool], dict[tuple[int, ...], str]] = {}
+    for row in made["rows"]:
+        key = row["kind"], row["learns"], row["autocast"]
+        steps, batch, size = shape = tuple(row["shape"])
+        text = f"{row['fused']:.2f}"
+        left = RULES.get(key, DEFAULT).leaves(steps, steps * batch, size)
+        found.setdefault(key, {})[shape] = f"({text})" if left else text
+    shapes = sorted({s for cells in found.values() for s in cells}, key=lambda s: (s[0] * s[1], s))
+    cells = [
+        [kind, "training" if learns else "inference", "autocast" if low else "float32"]
+        + [measured.get(shape, "") for shape in shapes]
+        for (kind, learns, low), measured in sorted(found.items(), key=lambda row: row[0][1:])
+    ]
+    sizes = [", ".join(map(str, shape)) for shape in shapes]
+    where = _where(made).replace(", float32,", ",")
+    return table(["T, B, n:", "", "", *sizes], cells, where)
+
+
+def recurrent_ppo(made: Content) -> str:
+    """Updates per second of both ways, and how long episodes are at the end, seed by seed."""
+    slowest = min(row["updates_per_second"] for row in made["rows"])
+    rows = [
+        [
+            row["name"],
+            f"{row['updates_per_second']:.1f}",
+            f"{row['updates_per_second'] / slowest:.1f}",
+            ", ".join(f"{end:.0f}" for end in row["ends"]),
+        ]
+        for row in made["rows"]
+    ]
+    headings = ["", "updates a second", "ratio", "steps of an episode at the end, by seed"]
+    return table(headings, rows, _where(made))
 
 
 def _where(made: Content) -> str:
@@ -128,5 +210,10 @@ TABLES: Final[Mapping[str, tuple[str, Callable[[Content], str]]]] = {
     "figures": ("bench/paper.json", targets),
     "units": ("bench/all-units.json", units),
     "sweeps": ("bench/sweeps.json", sweeps),
+    "inside": ("bench/inside.json", inside),
+    "norms": ("bench/norms.json", inside),
+    "accelerate": ("bench/accelerate.json", accelerated),
+    "recurrent ppo": ("bench/recurrent-ppo.json", recurrent_ppo),
+    "new units": ("bench/new-units.json", inside),
     "epochs": ("time_per_epoch.json", epochs),
 }

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import Final
 
 WARM_UP: Final = 2  # rounds
-MINIMUM: Final = 5  # rounds, whatever they take
+MINIMUM: Final = 5  # rounds, whatever they take, if nothing else is asked for
 TURN: Final = 20e-3  # seconds that a turn lasts at least
 
 Call = Callable[[], object]
@@ -33,11 +33,14 @@ class Timing:
 
 
 def race(
-    entrants: Mapping[str, Call], seconds: float, clock: Clock = time.perf_counter
+    entrants: Mapping[str, Call],
+    seconds: float,
+    clock: Clock = time.perf_counter,
+    minimum: int = MINIMUM,
 ) -> dict[str, Timing]:
     """Times every entrant's call in turns, for about `seconds` seconds times their number.
 
-    All have the same number of rounds, at least MINIMUM; the slow ones set how many there are.
+    All have the same number of rounds, at least `minimum`; the slow ones set how many there are.
     """
     turns = {name: _Turn.warmed_up(call, clock) for name, call in entrants.items()}
     times: dict[str, list[float]] = {name: [] for name in entrants}
@@ -45,7 +48,7 @@ def race(
     end = clock() + seconds * len(entrants)
     rounds = 0
     with _no_garbage_collection():
-        while rounds < MINIMUM or clock() < end:
+        while rounds < minimum or clock() < end:
             shuffler.shuffle(order)
             for name in order:
                 times[name].append(turns[name].seconds_per_call(clock))

@@ -14,7 +14,7 @@ from onegate.lab.bench.jax_contestant import thread_note
 from onegate.lab.bench.measure import Call, Timing, race
 from onegate.lab.bench.shapes import (
     PEAK_OPERATIONS,
-    Shape,
+    LayerShape,
     Unavailable,
     peak_product,
     sweep,
@@ -47,7 +47,7 @@ class Result:
 class Timings:
     """Everything measured on one shape; results and held bytes by contestant."""
 
-    shape: Shape
+    shape: LayerShape
     results: Mapping[Kind, Mapping[str, Result]]
     peaks: Mapping[Kind, float]  # operations per second
     held: Mapping[str, int] = field(default_factory=dict)
@@ -69,7 +69,7 @@ class Timings:
 
 
 def run_shape(
-    shape: Shape,
+    shape: LayerShape,
     contestants: Iterable[Contestant],
     seconds: float,
     *,
@@ -97,7 +97,7 @@ def run_shape(
 
 
 def _enter(
-    shape: Shape, contestants: Iterable[Contestant]
+    shape: LayerShape, contestants: Iterable[Contestant]
 ) -> tuple[dict[Contestant, Entrant], dict[str, str]]:
     """Those that can run, on the same input, and for the others the reason."""
     generator = torch.Generator().manual_seed(0)
@@ -116,7 +116,7 @@ def _enter(
 
 
 def _result(
-    contestant: Contestant, shape: Shape, kind: Kind, timing: Timing, peak: float
+    contestant: Contestant, shape: LayerShape, kind: Kind, timing: Timing, peak: float
 ) -> Result:
     counted = work(contestant.unit, shape)
     operations = counted.training if kind == "train" else counted.forward
@@ -162,7 +162,6 @@ class Sweep:
     outcomes: Sequence[Timings]
 
     def sizes(self) -> list[int]:
-        """The values of the swept field."""
         return [int(getattr(outcome.shape, swept_field(self.field))) for outcome in self.outcomes]
 
     def lines(self) -> dict[Kind, dict[str, FittedLine]]:
@@ -191,7 +190,7 @@ class Sweep:
 
 def run_sweep(
     swept: str,
-    base: Shape,
+    base: LayerShape,
     contestants: Sequence[Contestant],
     seconds: float,
     *,

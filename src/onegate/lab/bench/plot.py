@@ -2,41 +2,17 @@
 
 from __future__ import annotations
 
-import io
-from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from onegate import files
+from matplotlib.figure import Figure
+
+from onegate.lab.bench.contestants import FUSED
 from onegate.lab.bench.outcomes import KINDS, Kind, Sweep, Timings
 from onegate.lab.bench.record import Record
 
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
-
-FORMATS = ("png", "svg", "pdf")
-
-
-def format_of(path: Path) -> str:
-    """The format that a picture's name asks for."""
-    suffix = path.suffix.lower().lstrip(".")
-    if suffix not in FORMATS:
-        raise ValueError(
-            f"{path}: a picture's name ends in one of {', '.join('.' + f for f in FORMATS)}"
-        )
-    return suffix
-
-
-def write_plot(record: Record, path: Path) -> None:
-    """Draws one row of panels for each shape and sweep: training on the left, inference right."""
-    content = io.BytesIO()
-    draw(record).savefig(content, format=format_of(path), bbox_inches="tight", dpi=150)
-    files.write(path, content.getvalue())
-
 
 def draw(record: Record) -> Figure:
-    """The picture."""
-    from matplotlib.figure import Figure  # takes longer than most commands
-
+    """One row of panels for each shape and sweep: training on the left, inference right."""
     rows: list[Timings | Sweep] = [*record.outcomes, *record.sweeps]
     heights = [_height(row) for row in rows]
     figure = Figure(figsize=(11, sum(heights)), layout="constrained")
@@ -65,7 +41,7 @@ def _draw_outcome(panel: Any, outcome: Timings, kind: Kind) -> None:
         [1e3 * (r.timing.median - r.timing.lower) for r in results.values()],
         [1e3 * (r.timing.upper - r.timing.median) for r in results.values()],
     ]
-    colours = ["C0" if name.endswith("fused") else "0.7" for name in results]
+    colours = ["C0" if name.endswith(f" {FUSED}") else "0.7" for name in results]
     bars = panel.barh(list(results), medians, xerr=whiskers, color=colours, ecolor="0.3")
     labels = [f"{100 * result.share:.0f} %" for result in results.values()]
     panel.bar_label(bars, labels, padding=4, fontsize=8)

@@ -15,7 +15,7 @@ from rich.table import Table
 from onegate.engines.cpu.native import library
 from onegate.lab.bench.contestants import TORCH_GRU
 from onegate.lab.bench.outcomes import KINDS, FittedLine, Kind, Sweep, Timings
-from onegate.lab.bench.targets import Verdict
+from onegate.lab.bench.verdicts import Verdict
 from onegate.lab.train import machine
 
 FORMAT: Final = 1  # of the JSON

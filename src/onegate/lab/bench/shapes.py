@@ -8,6 +8,7 @@ counted.
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Callable
 from dataclasses import dataclass, replace
@@ -25,7 +26,7 @@ class Unavailable(Exception):  # noqa: N818 - a reason, not a fault
 
 
 @dataclass(frozen=True)
-class Shape:
+class LayerShape:
     """T steps of B rows of `inputs` numbers through layers of n neurons."""
 
     name: str
@@ -52,18 +53,18 @@ class Shape:
         more = [f"{self.layers} layers"] if self.layers > 1 else []
         more += ["bidirectional"] if self.bidirectional else []
         more += ["with the input's gradient"] if self.input_gradient else []
-        sizes = f"T {self.steps}, B {self.batch}, in {self.inputs}, {self.hidden} units"
+        sizes = f"T {self.steps}, B {self.batch}, in {self.inputs}, {self.hidden} neurons"
         return ", ".join([sizes, *more])
 
 
 PAPER: Final = {
     shape.name: shape
     for shape in (
-        Shape("adding", 55, 100, 2, 100, bidirectional=True),
-        Shape("imdb", 128, 16, 1, 100),
-        Shape("mnist_rows", 28, 100, 28, 100),
-        Shape("mnist_pixels", 784, 100, 1, 100),
-        Shape("ptb", 35, 20, 500, 500, layers=2, input_gradient=True),
+        LayerShape("adding", 55, 100, 2, 100, bidirectional=True),
+        LayerShape("imdb", 128, 16, 1, 100),
+        LayerShape("mnist_rows", 28, 100, 28, 100),
+        LayerShape("mnist_pixels", 784, 100, 1, 100),
+        LayerShape("ptb", 35, 20, 500, 500, layers=2, input_gradient=True),
     )
 }
 
@@ -79,7 +80,7 @@ SWEEPS: Final = {
     "single_hidden": _HIDDEN,
 }
 _SINGLE: Final = "single_"
-_SINGLE_STEP: Final = Shape("single", 1, 20, 256, 256)
+_SINGLE_STEP: Final = LayerShape("single", 1, 20, 256, 256)
 
 
 def swept_field(sweep: str) -> str:
@@ -91,7 +92,7 @@ def swept_field(sweep: str) -> str:
     return sweep.removeprefix(_SINGLE)
 
 
-def parse(text: str) -> Shape:
+def parse(text: str) -> LayerShape:
     """A shape from T,B,d,n[,layers][,bi].
 
     >>> parse("784,100,1,100").steps
@@ -105,10 +106,12 @@ def parse(text: str) -> Shape:
         )
     steps, batch, inputs, hidden, *layers = (int(number) for number in numbers.split(","))
     stacked = layers[0] if layers else 1
-    return Shape(text, steps, batch, inputs, hidden, stacked, bidirectional=bool(bidirectional))
+    return LayerShape(
+        text, steps, batch, inputs, hidden, stacked, bidirectional=bool(bidirectional)
+    )
 
 
-def sweep(name: str, base: Shape) -> list[Shape]:
+def sweep(name: str, base: LayerShape) -> list[LayerShape]:
     """`base`, or a single step, with each value of the swept field; named by it."""
     field = swept_field(name)
     base = _SINGLE_STEP if name.startswith(_SINGLE) else base
@@ -135,7 +138,7 @@ class Work:
         return self.forward + self.backward
 
 
-def work(unit: str, shape: Shape) -> Work:
+def work(unit: str, shape: LayerShape) -> Work:
     """The operations of all layers and directions of `unit` at `shape`."""
     forward = backward = 0
     width, wanted = shape.inputs, shape.input_gradient
@@ -148,15 +151,14 @@ def work(unit: str, shape: Shape) -> Work:
     return Work(forward, backward)
 
 
-def _layer(graph: Graph, shape: Shape, input_gradient: bool) -> Work:
+def _layer(graph: Graph, shape: LayerShape, input_gradient: bool) -> Work:
     """One direction. The states before the first step are given, so nobody wants their gradient."""
     learned = {node for node in graph.nodes if node.op in ("affine", "vector")}
     wanted = learned | {graph.input} if input_gradient else learned
     forward = backward = 0
     for each in graph.maps.values():
         for operand, key in zip(each.operands, each.weights, strict=True):
-            rows, columns = graph.parameters[key]
-            a_step = 2 * rows * columns * shape.batch
+            a_step = 2 * math.prod(graph.parameters[key]) * shape.batch
             forward += a_step * shape.steps
             backward += a_step * shape.steps  # of the matrix
             if graph.depends_on(operand, wanted):

@@ -11,14 +11,14 @@ from pathlib import Path
 import torch
 from rich.console import Console
 
-from onegate import files
-from onegate.lab.bench import plot
-from onegate.lab.bench.contestants import ENGINES, TORCH_GRU, Contestant, ours, peers
+from onegate import engines, files
+from onegate.lab.bench.accelerate import accelerate
+from onegate.lab.bench.contestants import FUSED, TORCH_GRU, Contestant, ours, peers
 from onegate.lab.bench.costs import COSTS
 from onegate.lab.bench.outcomes import Sweep, Timings, run_shape, run_sweep
 from onegate.lab.bench.record import Record, load
-from onegate.lab.bench.shapes import PAPER, SWEEPS, Shape, parse
-from onegate.lab.bench.targets import UNITS_NEEDED, verdicts
+from onegate.lab.bench.shapes import PAPER, SWEEPS, LayerShape, parse
+from onegate.lab.bench.verdicts import UNITS_NEEDED, verdicts
 from onegate.lab.cli.options import add_plugins, add_threads, unit
 from onegate.lab.train import machine
 from onegate.units import UNITS, get
@@ -48,6 +48,9 @@ def register(parser: argparse.ArgumentParser) -> None:
         "what", nargs="?", choices=("layers", *COSTS), default="layers", metavar="what",
         help=f"layers (default), {', '.join(COSTS)}; the others take --threads and --json alone",
     )  # fmt: skip
+    parser.add_argument(
+        "--streaming", action="store_true", help="the same as: onegate bench streaming"
+    )
     units = parser.add_mutually_exclusive_group()
     units.add_argument(
         "--units",
@@ -87,12 +90,16 @@ def register(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Measures, prints and writes what was asked for."""
-    for path in filter(None, (args.json, args.plot)):
-        files.require_writable(path)
+    if args.json:
+        files.require_writable(args.json)
     if args.plot:
-        plot.format_of(args.plot)
+        from onegate.picture.draw import picture_path  # with matplotlib, which takes long
+
+        picture_path(args.plot)
     if args.threads:
         torch.set_num_threads(args.threads)
+    if args.streaming:
+        args.what = "streaming"
     return _layers(args) if args.what == "layers" else _cost(args)
 
 
@@ -100,8 +107,8 @@ def _cost(args: argparse.Namespace) -> int:
     for name in _OF_LAYERS:
         if getattr(args, name) != args.parser.get_default(name):
             raise ValueError(f"onegate bench {args.what} takes --threads and --json alone")
-    figures = COSTS[args.what]()
-    made = {"date": f"{datetime.now(UTC):%F}", "machine": machine.describe("fused"), **figures}
+    figures = accelerate(kept=args.json) if args.what == "accelerate" else COSTS[args.what]()
+    made = {"date": f"{datetime.now(UTC):%F}", "machine": machine.describe(FUSED), **figures}
     if args.json:
         files.write_json(args.json, made)
     print(
@@ -119,7 +126,7 @@ def _about(cost: Callable[[], object]) -> str:
 def _layers(args: argparse.Namespace) -> int:
     asked, shapes, busy = _units(args), _shapes(args), load()
     units = dict.fromkeys([*asked, *(UNITS_NEEDED if args.check else ())])
-    contestants = [ours(unit, engine) for unit in units for engine in ENGINES] + peers()
+    contestants = [ours(unit, engine) for unit in units for engine in engines.names()[1:]] + peers()
     outcomes: list[Timings] = []
     sweeps: list[Sweep] = []
 
@@ -142,7 +149,10 @@ def _layers(args: argparse.Namespace) -> int:
     record = so_far()
     _print(record)
     if args.plot:
-        plot.write_plot(record, args.plot)
+        from onegate.lab.bench import plot
+        from onegate.picture.draw import save
+
+        save(plot.draw(record), args.plot)
     return 1 if args.strict and any(verdict.met is False for verdict in record.verdicts) else 0
 
 
@@ -152,7 +162,7 @@ def _units(args: argparse.Namespace) -> list[str]:
     return list(dict.fromkeys(get(name).name for name in args.units or ["mgu"]))
 
 
-def _shapes(args: argparse.Namespace) -> list[Shape]:
+def _shapes(args: argparse.Namespace) -> list[LayerShape]:
     default = [] if args.sweep else list(PAPER)
     asked = default if args.shapes is None else args.shapes
     return [PAPER[text] if text in PAPER else parse(text) for text in asked]
@@ -160,7 +170,7 @@ def _shapes(args: argparse.Namespace) -> list[Shape]:
 
 def _swept_contestants(units: list[str]) -> list[Contestant]:
     opponents = [peer for peer in peers() if peer.name == TORCH_GRU]
-    return [*(ours(unit, "fused") for unit in units), *opponents]
+    return [*(ours(unit, FUSED) for unit in units), *opponents]
 
 
 def _print(record: Record) -> None:

@@ -16,8 +16,9 @@ def register(parser: argparse.ArgumentParser) -> None:
     )  # fmt: skip
     options.add_plugins(parser)
     parser.add_argument(
-        "-o", "--output", required=True, metavar="FILE", help="the picture, .svg or .png"
+        "-o", "--output", required=True, metavar="FILE", help="the picture, .svg, .pdf or .png"
     )
+    parser.add_argument("--no-title", action="store_true", help="leave out the names of units")
     parser.add_argument("--dark", action="store_true", help="light lines on a dark ground")
     parser.add_argument("--input-size", type=int, default=28, help="default: %(default)s")
     parser.add_argument("--hidden-size", type=int, default=100, help="default: %(default)s")
@@ -30,6 +31,6 @@ def run(args: argparse.Namespace) -> int:
 
     path = picture_path(args.output)
     sizes = {"input_size": args.input_size, "hidden_size": args.hidden_size}
-    save(draw(*args.units, **sizes, dark=args.dark), path)
+    save(draw(*args.units, **sizes, dark=args.dark, title=not args.no_title), path)
     print(path)
     return 0

@@ -5,37 +5,30 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
-from onegate.lab.cli.options import (
-    add_plugins,
-    add_settings,
-    add_threads,
-    plain_warnings,
-    task,
-    unit,
-)
-from onegate.lab.tasks import TASKS
-from onegate.lab.train import session as training
+from onegate.lab.cli import options
+from onegate.lab.train import session
+from onegate.lab.train.progress import alive
 
 
 def register(parser: argparse.ArgumentParser) -> None:
     """Adds the command's options."""
-    add_plugins(parser)
-    parser.add_argument("task", type=task, help=f"one of {', '.join(TASKS)}, or FILE.py:Class")
+    options.add_plugins(parser)
+    options.add_task(parser)
     parser.add_argument(
-        "--units",
-        nargs="+", type=unit, default=[], metavar="UNIT", help="units as they start training",
+        "--units", nargs="+", type=options.unit, default=[], metavar="UNIT",
+        help="units as they start training",
     )  # fmt: skip
     parser.add_argument(
         "--runs", nargs="+", type=Path, default=[], metavar="RUN",
         help="runs of the task, before and after training",
     )  # fmt: skip
     parser.add_argument("--recipe", help="how units start (default: tuned)")
-    add_settings(parser)
+    options.add_settings(parser)
     parser.add_argument(
         "-o", dest="out", type=Path, default=Path("gradients"),
         help="folder to write (default: gradients)",
     )  # fmt: skip
-    add_threads(parser)
+    options.add_threads(parser)
     parser.set_defaults(run=run)
 
 
@@ -43,10 +36,10 @@ def run(args: argparse.Namespace) -> int:
     """Writes the figure and prints where it is."""
     from onegate.lab.inside import writing
 
-    training.use_threads(args.threads)
-    with plain_warnings():
+    session.use_threads(args.threads)
+    with options.plain_warnings(), alive("gradients") as tell:
         path = writing.write_gradients(
-            args.task, args.units, args.runs, args.out, args.recipe, args.settings
+            args.task, args.units, args.runs, args.out, args.recipe, args.settings, tell
         )
-        print(path)
+    print(path)
     return 0

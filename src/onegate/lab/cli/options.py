@@ -40,6 +40,14 @@ def _told(read: Callable[[str], _T]) -> Callable[[str], _T]:
 unit, task = _told(plugins.unit), _told(plugins.task)
 
 
+def add_task(parser: argparse.ArgumentParser, **more: Any) -> None:
+    """Adds the task, a name or FILE.py:Class."""
+    from onegate.lab import tasks
+
+    named = f"one of {', '.join(tasks.TASKS)}, or FILE.py:Class"
+    parser.add_argument("task", type=task, help=named, **more)
+
+
 def add_settings(parser: argparse.ArgumentParser) -> None:
     """Adds --set."""
     parser.add_argument(
@@ -47,6 +55,26 @@ def add_settings(parser: argparse.ArgumentParser) -> None:
         dest="settings", action="append", default=[], metavar="FIELD=VALUE",
         help="replace a field of the recipe, such as optimizer.lr=0.002; may be repeated",
     )  # fmt: skip
+
+
+def add_data(parser: argparse.ArgumentParser) -> None:
+    """Adds --data, for `data_settings`."""
+    parser.add_argument(
+        "--data", choices=("real", "stand-in"), default="real",
+        help="the published data set (default), or what is made here in its form without download",
+    )  # fmt: skip
+
+
+def data_settings(task: str, source: str) -> tuple[str, ...]:
+    """What --data means for the recipes of a task."""
+    from onegate.lab import tasks
+
+    found = tasks.get(task).stand_in
+    if source == "real":
+        return ()
+    if not found:
+        raise ValueError(f"{task} has no stand-in: its data are made here; leave out --data")
+    return found
 
 
 def add_threads(parser: argparse.ArgumentParser) -> None:

@@ -9,21 +9,14 @@ from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 
 from onegate.lab import sweep, tasks
-from onegate.lab.cli.options import (
-    add_plugins,
-    add_settings,
-    add_threads_of_runs,
-    plain_warnings,
-    task,
-    unit,
-)
+from onegate.lab.cli import options
 from onegate.lab.recipes import RecipeError
 from onegate.lab.sweep import Grid, Plan, estimates, local
 from onegate.lab.sweep.cluster import Cluster, connected
 from onegate.lab.sweep.grid import of_options, read_toml
 from onegate.lab.sweep.plan import cores
 from onegate.lab.sweep.running import Backend
-from onegate.lab.train import session as training
+from onegate.lab.train import session
 from onegate.lab.train.progress import duration
 
 
@@ -32,17 +25,17 @@ def register(parser: argparse.ArgumentParser) -> None:
     parser.description = (
         "Run it again to go on where it was stopped; finished runs are not run again."
     )
-    add_plugins(parser)
+    options.add_plugins(parser)
     parser.add_argument(
         "tasks",
-        nargs="+", metavar="TASK", type=task,
+        nargs="+", metavar="TASK", type=options.task,
         help=f"of {', '.join(tasks.TASKS)}, FILE.py:Class; or one .toml file with the whole grid",
     )  # fmt: skip
-    parser.add_argument("--units", nargs="+", type=unit, help="default: mgu gru")
+    parser.add_argument("--units", nargs="+", type=options.unit, help="default: mgu gru")
     parser.add_argument("--hidden", nargs="+", type=int, help="default: the recipe's")
     parser.add_argument("--seeds", nargs="+", type=int, help="default: 0")
     parser.add_argument("--recipe", help="default: tuned")
-    add_settings(parser)
+    options.add_settings(parser)
     parser.add_argument(
         "--grid",
         action="append", default=[], metavar="FIELD=VALUE,VALUE",
@@ -50,10 +43,10 @@ def register(parser: argparse.ArgumentParser) -> None:
     )  # fmt: skip
     parser.add_argument(
         "--runs",
-        default=str(training.RUNS), metavar="FOLDER",
+        default=str(session.RUNS), metavar="FOLDER",
         help="where results land: a folder, or an address that fsspec knows (default: runs)",
     )  # fmt: skip
-    add_threads_of_runs(parser)
+    options.add_threads_of_runs(parser)
     parser.add_argument(
         "--on",
         metavar="CLUSTER",
@@ -71,7 +64,7 @@ def register(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     """Says what will be run, runs it, and prints what failed."""
     asked = _grid(args).recipes()
-    with plain_warnings(), _backend(args) as backend:
+    with options.plain_warnings(), _backend(args) as backend:
         plan = sweep.make(
             asked,
             sweep.place(_shared(args.runs) if args.on else args.runs),

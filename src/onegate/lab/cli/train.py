@@ -3,45 +3,37 @@
 from __future__ import annotations
 
 import argparse
+import json
 import sys
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 from onegate.lab import StoppedError, recipes, tasks
-from onegate.lab.cli.options import (
-    add_plugins,
-    add_settings,
-    add_threads,
-    plain_warnings,
-    task,
-    unit,
-)
+from onegate.lab.cli import options
 from onegate.lab.recipes import Recipe
 from onegate.lab.runs import RunError, RunFolder, run_name
-from onegate.lab.train import distributed, progress
-from onegate.lab.train import session as training
+from onegate.lab.train import distributed, progress, session
 from onegate.lab.train.progress import Observer
 
 
 def register(parser: argparse.ArgumentParser) -> None:
     """Adds the command's options."""
-    add_plugins(parser)
+    options.add_plugins(parser)
+    options.add_task(parser, nargs="?")
     parser.add_argument(
-        "task", nargs="?", type=task, help=f"one of {', '.join(tasks.TASKS)}, or FILE.py:Class"
-    )
-    parser.add_argument(
-        "--unit", type=unit, help="see `onegate units`, or FILE.py:Class (default: mgu)"
+        "--unit", type=options.unit, help="see `onegate units`, or FILE.py:Class (default: mgu)"
     )
     parser.add_argument("--recipe", help="see `onegate recipes` (default: tuned)")
-    add_settings(parser)
+    options.add_settings(parser)
+    options.add_data(parser)
     parser.add_argument(
         "--run", "--folder",  # torchrun takes --run for a short form of an option of its own
         dest="folder", type=Path, metavar="FOLDER",
         help="run folder (default: runs/<name of the run>)",
     )  # fmt: skip
     parser.add_argument("--resume", action="store_true", help="go on with the run in the folder")
-    add_threads(parser)
+    options.add_threads(parser)
     parser.add_argument(
         "--bfloat16", action="store_true",
         help="learn a language model's output layer with bfloat16 products: faster on "
@@ -54,19 +46,22 @@ def register(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--profile", action="store_true", help="say where the time went")
     parser.add_argument("--tensorboard", action="store_true", help="log for TensorBoard as well")
     parser.add_argument("--quiet", action="store_true", help="print the result alone")
+    parser.add_argument(
+        "--json", action="store_true", help="print the result alone, with all its fields, as JSON"
+    )
     parser.set_defaults(run=run)
 
 
 def run(args: argparse.Namespace) -> int:
     """Trains, and prints the result."""
     recipe = _recipe(args)
-    folder = args.folder or training.RUNS / run_name(recipe)
-    training.use_threads(args.threads)
+    folder = args.folder or session.RUNS / run_name(recipe)
+    session.use_threads(args.threads)
     if args.bfloat16:
-        training.use_bfloat16()
-    with plain_warnings(), distributed.joined(args.device) as group:
+        session.use_bfloat16()
+    with options.plain_warnings(), distributed.joined(args.device) as group:
         try:
-            result = training.train(
+            result = session.train(
                 recipe,
                 folder,
                 resume=args.resume or distributed.was_restarted(),
@@ -80,13 +75,15 @@ def run(args: argparse.Namespace) -> int:
             return 128 + stopped.signal_number
         except distributed.LeaderError:
             return 2
-    if group.leads:
+    if group.leads and args.json:
+        print(json.dumps({"run": str(folder), **result}, indent=2))
+    elif group.leads:
         _print(result, args.profile)
     return 0
 
 
 def _observers(args: argparse.Namespace, folder: Path) -> list[Observer]:
-    observers = progress.for_output(args.quiet)
+    observers = progress.for_output(args.quiet or args.json)
     if args.tensorboard:
         observers.append(progress.TensorBoard(folder / "tensorboard"))
     return observers
@@ -108,11 +105,13 @@ def _recipe(args: argparse.Namespace) -> Recipe:
                 f"which task? One of {', '.join(tasks.TASKS)}, "
                 "or --run FOLDER --resume to go on with a run"
             )
-        if args.unit or args.recipe or args.settings:
-            raise RunError("--unit, --recipe and --set need a task; a resumed run has its recipe")
+        if args.unit or args.recipe or args.settings or args.data != "real":
+            raise RunError(
+                "--unit, --recipe, --data and --set need a task; a resumed run has its recipe"
+            )
         kept = RunFolder(args.folder)
         if not kept.has_run():
             raise RunError(f"{args.folder} holds no run to resume: recipe.json is missing")
         return kept.recipe()
     named = recipes.recipe(args.task, args.recipe, args.unit or "mgu")
-    return recipes.override(named, args.settings)
+    return recipes.override(named, (*options.data_settings(args.task, args.data), *args.settings))

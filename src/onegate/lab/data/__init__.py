@@ -4,6 +4,7 @@ No array here knows of torch; files are looked for in `$ONEGATE_DATA`, then in t
 folder, and otherwise downloaded.
 """
 
+from . import stand_ins
 from .adding_problem import Adding, Sequences, adding
 from .arrays import Ragged
 from .mnist_digits import Digits, Mnist, mnist, permuted, pixels, rows
@@ -38,6 +39,7 @@ __all__ = [
     "ptb",
     "rows",
     "segments",
+    "stand_ins",
     "stratified_split",
     "unigram_perplexity",
 ]

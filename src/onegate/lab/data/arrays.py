@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from onegate import files
 
-from .files import cache_folder, checksum
+from .source_files import cache_folder, checksum
 from .sources import DataError
 
 Arrays = Mapping[str, NDArray[Any]]
@@ -24,6 +24,9 @@ Arrays = Mapping[str, NDArray[Any]]
 _MANIFEST = "manifest.json"
 # What reading a damaged one can end in.
 _DAMAGE = (OSError, ValueError, LookupError, TypeError, AttributeError, RecursionError)
+
+
+_KEY_DIGITS = 16
 
 
 def parsed_folder() -> Path:
@@ -39,8 +42,8 @@ def parsed(
     They are kept under `name`, the `version` of the parser and the `checksums` of its sources. A
     folder of arrays appears under its final name only when it is complete.
     """
-    key = hashlib.sha256("\n".join([name, str(version), *checksums]).encode()).hexdigest()[:16]
-    folder = parsed_folder() / f"{name}-{key}"
+    key = hashlib.sha256("\n".join([name, str(version), *checksums]).encode()).hexdigest()
+    folder = parsed_folder() / f"{name}-{key[:_KEY_DIGITS]}"
     if not _is_whole(folder):
         _keep(folder, parse)
     return {
@@ -52,7 +55,8 @@ def parsed(
 
 def kept_arrays(name: str) -> list[Path]:
     """The folders in which arrays of a data set are kept."""
-    return sorted(parsed_folder().glob(f"{name}-*"))
+    digits = "[0-9a-f]" * _KEY_DIGITS  # not what only begins with the same name
+    return sorted(parsed_folder().glob(f"{name}-{digits}"))
 
 
 def damaged_arrays(folder: Path) -> list[Path]:

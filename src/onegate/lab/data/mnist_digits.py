@@ -10,8 +10,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from .arrays import Arrays, parsed
-from .files import FoundFile, inflate, obtain
 from .randomness import order
+from .source_files import FoundFile, inflate, obtain
 from .sources import MNIST, ContentError
 
 _PARSER = 1

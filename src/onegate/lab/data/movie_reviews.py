@@ -17,8 +17,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from .arrays import Arrays, Ragged, as_array, as_words, concatenated_ranges, offsets_of, parsed
-from .files import FoundFile, members, obtain
 from .randomness import stratified_split
+from .source_files import FoundFile, members, obtain
 from .sources import IMDB, ContentError
 
 _PARSER = 1
@@ -94,7 +94,7 @@ def imdb(*, download: bool = True) -> Imdb:
     """
     (file,) = obtain(IMDB, download=download)
     arrays = parsed("imdb", _PARSER, [file.checksum], lambda: parse_reviews(file))
-    train, test = (_reviews(arrays, part) for part in _PARTS)
+    train, test = (reviews_of(arrays, part) for part in _PARTS)
     nothing = train.take(np.empty(0, np.int64))
     return Imdb(train, nothing, test, as_words(arrays["vocabulary"]))
 
@@ -109,7 +109,8 @@ def keep_frequent(words: Ragged, count: int) -> Ragged:
     return Ragged(values.astype(np.int32), words.offsets)
 
 
-def _reviews(arrays: Arrays, part: str) -> Reviews:
+def reviews_of(arrays: Arrays, part: str) -> Reviews:
+    """The reviews of a part, as they are kept."""
     bags = arrays[f"{part}_bag_offsets"]
     return Reviews(
         Ragged(arrays[f"{part}_texts"], arrays[f"{part}_text_offsets"]),

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from .arrays import Arrays, as_array, as_words, parsed
-from .files import FoundFile, checksum_of, members, obtain
+from .source_files import FoundFile, checksum_of, members, obtain
 from .sources import PTB, ContentError
 
 _PARSER = 1

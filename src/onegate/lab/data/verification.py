@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Final
 
 from .arrays import damaged_arrays, kept_arrays
-from .files import FoundFile, checksum, locate, lookalikes, require_checksum
 from .movie_reviews import parse_reviews
-from .sources import DamagedDataError, Source, SourceFile
+from .source_files import FoundFile, checksum, locate, lookalikes, require_checksum
+from .sources import IMDB, DamagedDataError, Source, SourceFile
+
+# Reads an archive by what is in it, for data sets that have `archives`; raises DamagedDataError.
+READERS: Final[Mapping[str, Callable[[FoundFile], object]]] = {IMDB.name: parse_reviews}
 
 
 @dataclass(frozen=True)
@@ -40,8 +45,11 @@ def _check_file(path: Path, file: SourceFile) -> CheckedPath:
 def _check_archive(source: Source, path: Path) -> CheckedPath:
     found = checksum(path, "sha256")
     if found not in source.known_archives:
+        if source.name not in READERS:
+            expected = " or ".join(source.known_archives) or "none that is known"
+            return CheckedPath(path, f"{path} has {found}, expected {expected}")
         try:
-            parse_reviews(FoundFile(path, found))
+            READERS[source.name](FoundFile(path, found))
         except DamagedDataError as error:
             return CheckedPath(path, str(error))
     return CheckedPath(path)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Sequence
 from dataclasses import replace
 
@@ -10,7 +11,7 @@ import torch
 from torch import Tensor
 
 from onegate.lab import tasks
-from onegate.lab.inside.runs import InspectError
+from onegate.lab.inside.opened import InspectError
 from onegate.lab.pages.markup import readable
 from onegate.lab.tasks import Batch, Loaded, LoadedExamples, LoadedText, View
 from onegate.lab.train.models import TaskModel
@@ -34,6 +35,18 @@ def check(task: Loaded, numbers: Sequence[int]) -> None:
                 f"there is no example {number}: the test set has {total:,}, numbered from 0 to "
                 f"{total - 1}"
             )
+
+
+def varied(task: Loaded, most: int) -> list[int]:
+    """The first few examples of the test set; of a classification, of every class in turn."""
+    total = min(most, count(task))
+    kind = tasks.get(task.recipe.task).metric.objective
+    if not isinstance(task, LoadedExamples) or kind != "class":
+        return list(range(total))
+    targets = np.asarray(task.sets["test"].targets)
+    places = [np.flatnonzero(targets == each)[:total].tolist() for each in np.unique(targets)]
+    turns = [number for turn in itertools.zip_longest(*places) for number in turn]
+    return [number for number in turns if number is not None][:total]
 
 
 def of_digits(task: Loaded, digits: Sequence[int]) -> list[int]:

@@ -12,19 +12,20 @@ from matplotlib.axes import Axes
 from matplotlib.colors import LinearSegmentedColormap
 from numpy.typing import NDArray
 
+from onegate.lab.inside.measure_plots import pass_label
 from onegate.lab.inside.measures import PassMeasures
-from onegate.lab.inside.plots import pass_label
 from onegate.lab.pages import canvas
-from onegate.lab.pages.figures import Figure, Row, finished
+from onegate.lab.pages.figure import Figure, Row, finished
 from onegate.lab.pages.markup import short
 from onegate.lab.tasks import View
 from onegate.ops import is_gate
 from onegate.probe.traces import Pass, named_values
 from onegate.properties import gates
 
-_BLUE, _ORANGE = "#0b5cad", "#c2490a"
+# As in the page: a gate, what is below and above zero, and the input have a colour each.
+_BLUE, _MAGENTA, _TEAL, _GREEN = "#0b5cad", "#c81e6e", "#0a7e86", "#1a7f4b"
 _GATE = LinearSegmentedColormap.from_list("gate", ["#ffffff", _BLUE])
-_SIGNED = LinearSegmentedColormap.from_list("signed", [_ORANGE, "#ffffff", _BLUE])
+_SIGNED = LinearSegmentedColormap.from_list("signed", [_MAGENTA, "#ffffff", _TEAL])
 _WIDTH, _ROW = 5.0, 1.25
 _MOST_WORDS, _MOST_LETTERS = 45, 20
 
@@ -43,10 +44,15 @@ class Shown:
 
 
 def shown_values(one: Pass, *others: Pass) -> list[Shown]:
-    """Gates, states and what has a name in the equations; `others`: that share the colours."""
-    wanted = set(gates(one.graph))
+    """Gates, states and what has a name in the equations; `others`: that share the colours.
+
+    What depends on parameters alone is the same at every step, and left out.
+    """
+    graph = one.graph
+    moving = (*graph.inputs, *graph.states)
+    wanted = {node for node in gates(graph) if graph.depends_on(node, moving)}
     found = []
-    for name, node in named_values(one.graph).items():
+    for name, node in named_values(graph).items():
         if node in wanted or name.isidentifier():
             gate = is_gate(node.op)
             most = _rounded_up(max(_largest(each, name) for each in (one, *others)))
@@ -67,7 +73,7 @@ def _rounded_up(value: float) -> float:
 
 
 def order(one: PassMeasures) -> NDArray[np.int64]:
-    """Units by falling memory span: that of the gate, or where there is none the measured one."""
+    """Neurons by falling memory span: that of the gate, or where there is none the measured one."""
     kept = one.keeping.get(one.memory)
     spans = one.spans[one.memory] if kept is None else kept.span.numpy()
     return np.argsort(-np.nan_to_num(spans, nan=-1.0, posinf=1e300), kind="stable")
@@ -99,7 +105,7 @@ def draw(
         return finished(
             drawn, "explore", words,
             f"{label} {training} training, example {view.number}{answer}: values over time, one "
-            "line a unit, the longest memory on top.",
+            "line a neuron, ranked by memory, the longest on top; the bar beside it has the scale.",
             f"Heat maps of {label} on example {view.number}.",
             _rows(panels, view),
         )  # fmt: skip
@@ -138,9 +144,11 @@ def _heat(drawn: drawing.Figure, axes: Axes, values: NDArray[np.float64], shown:
         interpolation="nearest", extent=(0.5, steps + 0.5, len(values), 0),
     )  # fmt: skip
     axes.grid(visible=False)
-    axes.set_yticks([])
-    drawn.colorbar(image, ax=axes, pad=0.01, fraction=0.03, ticks=[shown.low, shown.high],
-                   format="%.3g")  # fmt: skip
+    axes.set_yticks([0.5, len(values) - 0.5], ["1", str(len(values))])
+    axes.tick_params(axis="y", labelsize=7.5, length=2)
+    ticks = sorted({shown.low, 0.0, shown.high})
+    bar = drawn.colorbar(image, ax=axes, pad=0.01, fraction=0.03, ticks=ticks, format="%.3g")
+    bar.ax.tick_params(labelsize=7.5)
 
 
 def _numbers(axes: Axes, view: View) -> None:
@@ -148,7 +156,7 @@ def _numbers(axes: Axes, view: View) -> None:
     steps = np.arange(1, view.steps + 1)
     marked = np.zeros(view.steps, bool) if view.marked is None else view.marked
     axes.bar(steps[~marked], view.numbers[~marked], color=canvas.MUTED.light, width=0.7)
-    axes.bar(steps[marked], view.numbers[marked], color=_ORANGE, width=0.7)
+    axes.bar(steps[marked], view.numbers[marked], color=_GREEN, width=0.7)
     axes.set(xlim=(0.5, view.steps + 0.5), xticks=[])
     axes.set_ylabel("input", rotation=0, ha="right", va="center")
 
@@ -165,8 +173,8 @@ def _time(axes: Axes, view: View) -> None:
 
 
 def _rows(panels: Sequence[tuple[Pass, Shown]], view: View) -> Iterator[Row]:
-    yield "pass", "value", "unit", *(f"t={t + 1}" for t in range(view.steps))
+    yield "pass", "value", "neuron", *(f"t={t + 1}" for t in range(view.steps))
     for one, shown in panels:
         values = one[shown.name][: view.steps, 0].T
-        for unit, row in enumerate(values.tolist()):
-            yield one.name, shown.name, unit, *(f"{value:.5g}" for value in row)
+        for neuron, row in enumerate(values.tolist()):
+            yield one.name, shown.name, neuron, *(f"{value:.5g}" for value in row)

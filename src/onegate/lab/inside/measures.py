@@ -63,8 +63,8 @@ class PassMeasures:
 
 
 def measure(task: Loaded, model: TaskModel, sequences: int = SEQUENCES) -> dict[str, PassMeasures]:
-    """Measures a model on the first examples of the test set, pass by pass."""
-    numbers = range(min(sequences, examples.count(task)))
+    """Measures a model on examples of the test set of every class, pass by pass."""
+    numbers = examples.varied(task, sequences)
     chosen, state = examples.batch(task, model, numbers)
     with torch.no_grad():
         passes = traced(model.recurrent, lambda: model.score(chosen, state))

@@ -1,5 +1,5 @@
 "use strict";
-// Draws what #data holds: values are bytes in base64, (units, steps) row by row for each example.
+// Draws what #data holds: values are bytes in base64, (neurons, steps) row by row for each example.
 (() => {
   const data = JSON.parse(document.getElementById("data").textContent);
   const find = id => document.getElementById(id);
@@ -12,7 +12,7 @@
   const clamp = (v, low, high) => Math.min(Math.max(v, low), high);
   const state = { example: 0, weights: 0, pass: 0, sort: "span", t: 0, rank: 0 };
   const slider = find("time");
-  const runs = data.runs.map((run, number) => ({ ...run, box: find(`run-${number}`), maps: [] }));
+  const runs = data.runs.map((run, number) => ({ ...run, box: find(`run-${number}`), picture: `unit-${number}`, maps: [] }));
 
   // Colours are the page's own, so that light and dark fit.
   let gateColors, signedColors, palette;
@@ -24,12 +24,13 @@
     };
     palette = {
       paper: color("--paper"), ink: color("--ink"), muted: color("--muted"),
-      rule: color("--rule"), high: color("--series-0"), low: color("--series-1"),
+      rule: color("--rule"), gate: color("--series-0"), high: color("--series-6"),
+      low: color("--series-5"), input: color("--series-2"),
     };
     const mix = (from, to, share) => from.map((v, i) => Math.round(v + share * (to[i] - v)));
     const packed = ([r, g, b]) => new Uint32Array(Uint8Array.of(r, g, b, 255).buffer)[0];
     const levels = [...Array(256).keys()];
-    gateColors = levels.map(level => packed(mix(palette.paper, palette.high, level / 255)));
+    gateColors = levels.map(level => packed(mix(palette.paper, palette.gate, level / 255)));
     signedColors = levels.map(level => {
       const signed = level / 127.5 - 1;
       return packed(mix(palette.paper, signed < 0 ? palette.low : palette.high, Math.abs(signed)));
@@ -57,12 +58,12 @@
   const short = v => String(Number(v.toPrecision(2)));
   const steps = span => span === null ? "unknown" : span < 0 ? "without end" : `${span} steps`;
 
-  // Units from the longest memory to the shortest, or as they are numbered.
-  function order(pass, units) {
-    const ranks = [...Array(units).keys()];
+  // Neurons from the longest memory to the shortest, or as they are numbered.
+  function order(pass, neurons) {
+    const ranks = [...Array(neurons).keys()];
     const spans = pass[state.sort === "measured" ? "measured" : "span"] || pass.measured;
-    if (state.sort === "number" || spans.length !== units) return ranks;
-    const length = unit => spans[unit] === null ? -1 : spans[unit] < 0 ? Infinity : spans[unit];
+    if (state.sort === "number" || spans.length !== neurons) return ranks;
+    const length = neuron => spans[neuron] === null ? -1 : spans[neuron] < 0 ? Infinity : spans[neuron];
     return ranks.sort((a, b) => length(b) - length(a) || a - b);
   }
 
@@ -74,21 +75,27 @@
         const row = make("div", "map", box);
         const name = make("span", "name", row);
         name.append(value.name);
-        const high = short(value.high);
-        make("small", "", name).append(value.gate ? `0 \u2026 ${high}` : `\u00b1 ${high}`);
+        const ends = [value.low, value.high].map(v => short(v).replace("-", "\u2212"));
+        make("i", value.gate ? "scale gate" : "scale signed", name);
+        const numbers = make("small", "ends", name);
+        for (const end of ends) make("span", "", numbers).append(end);
+        const neurons = make("div", "y-axis", row);
+        for (const text of [1, "neurons", value.neurons]) make("span", "", neurons).append(text);
         const heat = make("div", "heat", row), canvas = make("canvas", "over-time", heat);
         canvas.setAttribute("role", "img");
-        canvas.setAttribute("aria-label", `${run.label}: ${value.name} over time, a line a unit`);
+        canvas.setAttribute("aria-label", `${run.label}: ${value.name} over time, a line a neuron`);
         const cursor = make("i", "cursor", heat), line = make("i", "line", heat);
         const now = make("canvas", "now", row);
         now.setAttribute("aria-hidden", "true");
-        const map = { value, canvas, cursor, line, now, ranks: order(pass, value.units) };
+        const times = make("div", "x-axis", row), range = make("small", "ends range", row);
+        for (const end of ends) make("span", "", range).append(end);
+        const map = { value, canvas, cursor, line, now, times, ranks: order(pass, value.neurons) };
         heat.addEventListener("pointerdown", event => {
           const area = canvas.getBoundingClientRect();
           const at = (position, length, count) =>
             clamp(Math.floor(position / length * count), 0, count - 1);
           slider.focus({ preventScroll: true });
-          state.rank = at(event.clientY - area.top, area.height, value.units);
+          state.rank = at(event.clientY - area.top, area.height, value.neurons);
           moveTo(at(event.clientX - area.left, area.width, example().steps));
         });
         return map;
@@ -97,20 +104,33 @@
     drawMaps();
   }
 
+  // Step 1, and as many round steps as have room; the last map says what they are.
+  function drawTimes(times, length, titled) {
+    times.replaceChildren();
+    const every = [1, 2, 5, 10, 20, 50, 100, 200, 500, 1000].find(n => length / n <= 6) || 5000;
+    for (let t = 1; t <= length; t += t === 1 && every > 1 ? every - 1 : every) {
+      const tick = make("span", "", times);
+      tick.append(t);
+      tick.style.left = `${(t - 0.5) / length * 100}%`;
+    }
+    if (titled) make("b", "", times).append("step");
+  }
+
   function drawMaps() {
     const length = example().steps;
     for (const run of runs)
-      for (const { value, canvas, ranks } of run.maps) {
+      for (const { value, canvas, times, ranks } of run.maps) {
+        drawTimes(times, length, value === run.maps.at(-1).value);
         const colors = value.gate ? gateColors : signedColors;
         const levels = bytes(value.data[state.weights][state.example]);
         canvas.width = length;
-        canvas.height = value.units;
+        canvas.height = value.neurons;
         canvas.classList.toggle("coarse", length < 200);
-        const context = canvas.getContext("2d"), image = context.createImageData(length, value.units);
+        const context = canvas.getContext("2d"), image = context.createImageData(length, value.neurons);
         const dots = new Uint32Array(image.data.buffer);
-        ranks.forEach((unit, rank) => {
+        ranks.forEach((neuron, rank) => {
           for (let t = 0; t < length; t++)
-            dots[rank * length + t] = colors[levels[unit * length + t]];
+            dots[rank * length + t] = colors[levels[neuron * length + t]];
         });
         context.putImageData(image, 0, 0);
       }
@@ -124,17 +144,18 @@
       for (const { value, cursor, line, now, ranks } of run.maps) {
         const levels = bytes(value.data[state.weights][state.example]);
         now.width = 64;
-        now.height = 4 * value.units;
+        now.height = 4 * value.neurons;
         const context = now.getContext("2d");
-        ranks.forEach((unit, rank) => {
-          const end = levels[unit * length + t] / 255 * 64, zero = value.gate ? 0 : 32;
-          context.fillStyle = css(end < zero ? palette.low : palette.high);
+        ranks.forEach((neuron, rank) => {
+          const end = levels[neuron * length + t] / 255 * 64, zero = value.gate ? 0 : 32;
+          context.fillStyle = css(value.gate ? palette.gate : end < zero ? palette.low : palette.high);
           context.fillRect(Math.min(zero, end), 4 * rank, Math.max(1, Math.abs(end - zero)), 4);
         });
         cursor.style.left = `${(t + 0.5) / length * 100}%`;
-        line.style.top = `${(Math.min(state.rank, value.units - 1) + 0.5) / value.units * 100}%`;
+        line.style.top = `${(Math.min(state.rank, value.neurons - 1) + 0.5) / value.neurons * 100}%`;
       }
-      run.box.querySelector(".unit").textContent = unitText(run, pass);
+      run.box.querySelector(".neuron").textContent = neuronText(run, pass);
+      writeOnPicture(run, pass);
     }
     drawInput();
     slider.value = t + 1;
@@ -142,22 +163,48 @@
     find("clock").textContent = `step ${t + 1} of ${length}`;
   }
 
-  function unitText(run, pass) {
-    const { t } = state, length = example().steps;
+  // The map of the memory, and the chosen neuron in it.
+  function chosen(run, pass) {
     const memory = run.maps.find(map => map.value.name === pass.memory) || run.maps.at(-1);
-    const unit = memory.ranks[Math.min(state.rank, memory.ranks.length - 1)];
+    return [memory, memory.ranks[Math.min(state.rank, memory.ranks.length - 1)]];
+  }
+
+  // The values of the chosen neuron, each beside its name in the unit's picture.
+  function writeOnPicture(run, pass) {
+    const { t } = state, length = example().steps, [, neuron] = chosen(run, pass);
+    for (const { value } of run.maps) {
+      const name = run.box.querySelector(`[id="${run.picture}-value-${CSS.escape(value.name)}"]`);
+      if (!name || neuron >= value.neurons) continue;
+      let text = run.box.querySelector(`text[data-value="${CSS.escape(value.name)}"]`);
+      if (!text) {
+        const box = name.getBBox();
+        text = document.createElementNS("http://www.w3.org/2000/svg", "text");
+        text.dataset.value = value.name;
+        text.setAttribute("class", "written");
+        text.setAttribute("x", box.x + box.width / 2);
+        text.setAttribute("y", box.y - 3);
+        name.ownerSVGElement.append(text);
+      }
+      const levels = bytes(value.data[state.weights][state.example]);
+      text.textContent = written(number(value, levels[neuron * length + t]));
+    }
+  }
+
+  function neuronText(run, pass) {
+    const { t } = state, length = example().steps;
+    const [memory, neuron] = chosen(run, pass);
     const at = (map, step) =>
-      written(number(map.value, bytes(map.value.data[state.weights][state.example])[unit * length + step]));
-    const parts = [`unit ${unit} of ${memory.value.units}`];
+      written(number(map.value, bytes(map.value.data[state.weights][state.example])[neuron * length + step]));
+    const parts = [`neuron ${neuron} of ${memory.value.neurons}`];
     const spans = [];
-    if (pass.span) spans.push(`${steps(pass.span[unit])} by its gate`);
-    spans.push(`${steps(pass.measured[unit])} measured`);
+    if (pass.span) spans.push(`${steps(pass.span[neuron])} by its gate`);
+    spans.push(`${steps(pass.measured[neuron])} measured`);
     parts.push(`memory ${spans.join(", ")}`);
     const before = t + (pass.backward ? 1 : -1), values = [];
     if (before >= 0 && before < length)
       values.push(`${pass.memory} before = ${at(memory, before)}`);
     for (const map of run.maps)
-      if (unit < map.value.units) values.push(`${map.value.name} = ${at(map, t)}`);
+      if (neuron < map.value.neurons) values.push(`${map.value.name} = ${at(map, t)}`);
     parts.push(values.join(", "));
     return parts.join(" \u00b7 ");
   }
@@ -179,7 +226,7 @@
       const unread = backward ? step[pixel] < t : step[pixel] > t;
       const share = levels[pixel] / 255 * (unread ? 0.4 : 1);
       let color = palette.paper.map((v, i) => v + share * (palette.ink[i] - v));
-      if (step[pixel] === t) color = palette.low.map((v, i) => 0.65 * v + 0.35 * color[i]);
+      if (step[pixel] === t) color = palette.input.map((v, i) => 0.65 * v + 0.35 * color[i]);
       image.data.set([...color.map(Math.round), 255], 4 * pixel);
     }
     context.putImageData(image, 0, 0);
@@ -202,11 +249,11 @@
       const high = v / most * zero * canvas.height * 0.98;
       const marked = shown.marked.includes(step);
       context.globalAlpha = step === t ? 1 : marked ? 0.9 : 0.45;
-      context.fillStyle = css(marked ? palette.low : step === t ? palette.ink : palette.muted);
+      context.fillStyle = css(marked ? palette.input : palette.muted);
       context.fillRect(step * wide + wide * 0.1, zero * canvas.height - Math.max(high, 0),
                        Math.max(wide * 0.8, 1), Math.max(Math.abs(high), 1));
       if (step === t) {
-        context.fillStyle = css(palette.high);
+        context.fillStyle = css(palette.ink);
         context.fillRect(step * wide, canvas.height - 3 * scale, wide, 3 * scale);
       }
     });
@@ -263,11 +310,23 @@
     else if (key === "Home") moveTo(0);
     else if (key === "End") moveTo(length - 1);
     else if (key === "ArrowDown" || key === "ArrowUp") {
-      const units = Math.max(...runs.flatMap(run => run.maps.map(map => map.value.units)));
-      state.rank = clamp(state.rank + (key === "ArrowDown" ? far : -far), 0, units - 1);
+      const neurons = Math.max(...runs.flatMap(run => run.maps.map(map => map.value.neurons)));
+      state.rank = clamp(state.rank + (key === "ArrowDown" ? far : -far), 0, neurons - 1);
       drawNow();
     } else return;
     event.preventDefault();
+  }
+
+  // Opens where the memory changes most, at the neuron that changes most there.
+  function open() {
+    state.t = example().start;
+    choose();
+    const run = runs[0], [memory] = chosen(run, passOf(run)), length = example().steps;
+    const levels = bytes(memory.value.data[0][0]), before = state.t + (passOf(run).backward ? 1 : -1);
+    if (before < 0 || before >= length) return;
+    const change = memory.ranks.map(n => Math.abs(levels[n * length + state.t] - levels[n * length + before]));
+    state.rank = change.indexOf(Math.max(...change));
+    drawNow();
   }
 
   readColors();
@@ -282,5 +341,5 @@
     drawMaps();
   });
   addEventListener("resize", drawInput);
-  choose();
+  open();
 })();

@@ -11,8 +11,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from onegate.lab.inside.heatmaps import Shown, shown_values
+from onegate.lab.inside.measure_plots import pass_label
 from onegate.lab.inside.measures import PassMeasures
-from onegate.lab.inside.plots import pass_label
 from onegate.lab.tasks import View
 from onegate.probe.traces import Pass
 
@@ -77,7 +77,7 @@ def _of_value(shown: Shown, before: Pass, after: Pass, views: Sequence[View]) ->
         ]
         for one in (after, before)
     ]
-    return {**vars(shown), "units": after[shown.name].shape[-1], "data": data}
+    return {**vars(shown), "neurons": after[shown.name].shape[-1], "data": data}
 
 
 def _plain(spans: NDArray[np.float64]) -> list[float | None]:
@@ -88,11 +88,32 @@ def _plain(spans: NDArray[np.float64]) -> list[float | None]:
     ]
 
 
-def of_view(view: View, answers: Sequence[Sequence[str]]) -> dict[str, Any]:
-    """One example; answers: what each run makes of it after, and before training."""
+def telling_step(
+    view: View,
+    place: int,
+    runs: Sequence[tuple[Mapping[str, Pass], Mapping[str, PassMeasures]]],
+) -> int:
+    """The step at which the memory of the runs changes most on an example: where a page opens.
+
+    runs: of each its passes and what was measured of them; those of the first layer count.
+    """
+    change = np.zeros(view.steps)
+    for passes, measured in runs:
+        name, one = next(iter(passes.items()))
+        values = one[measured[name].memory][: view.steps, place].double().numpy()
+        # The first step of a pass has no step before it in the record.
+        change[1:] += np.abs(np.diff(values, axis=0)).mean(1)
+    return int(np.nan_to_num(change).argmax())
+
+
+def of_view(view: View, answers: Sequence[Sequence[str]], start: int) -> dict[str, Any]:
+    """One example; answers: what each run makes of it after, and before training.
+
+    start: the step that is shown first.
+    """
     shown: dict[str, Any] = {
         "number": view.number, "steps": view.steps, "kind": view.kind, "answer": view.answer,
-        "answers": answers,
+        "answers": answers, "start": start,
     }  # fmt: skip
     if view.image is not None and view.pixels is not None:
         shown["image"] = bytes_of(view.image, 0, 1)

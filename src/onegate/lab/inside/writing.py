@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -10,11 +10,12 @@ import torch
 
 from onegate import files
 from onegate.lab import recipes, tasks
-from onegate.lab.inside import examples, heatmaps, page, payload, plots
+from onegate.lab.inside import examples, heatmaps, inspection_page, measure_plots, payload
+from onegate.lab.inside.measure_plots import Line, Measured, gradients_figure
 from onegate.lab.inside.measures import SEQUENCES, Numbers, gradient_norms, measure
-from onegate.lab.inside.plots import Line, Measured, gradients_figure
-from onegate.lab.inside.runs import InspectError, OpenRun, initial_model, open_run
-from onegate.lab.pages import canvas, figures
+from onegate.lab.inside.opened import InspectError, OpenRun, initial_model, open_run
+from onegate.lab.pages import canvas
+from onegate.lab.pages.figure import write_figures
 from onegate.lab.report.groups import display
 from onegate.lab.tasks import Batch, Loaded
 from onegate.lab.train.models import TaskModel
@@ -39,36 +40,46 @@ def write(
     out: Path,
     numbers: Sequence[int] = (),
     digits: Sequence[int] = (),
+    tell: Callable[[str], None] = lambda _: None,
 ) -> Path:
     """Looks inside one run, or two of the same task; returns the page's path.
 
     numbers: of examples of the test set. digits: the first example of each, for tasks that read
-    images. Without either the first few are taken. `out` gets inspect.html and figures/.
+    images. Without either some of every class are taken. `out` gets inspect.html and figures/.
+    tell: hears what is being done.
     """
+    tell("reading runs and data")
     runs = [open_run(folder) for folder in folders]
     _require_comparable(runs)
+    tell("recording gates and states on examples")
     chosen = _chosen(runs, numbers, digits)
     after = [_read(run.task, run.trained, chosen) for run in runs]
     _require_same_examples(runs, after)
     before = [_read(run.task, run.initial, chosen) for run in runs]
     views = examples.views(runs[0].task, chosen, after[0].batch)
-    measured = [
-        Measured(label, key, measure(run.task, run.initial), measure(run.task, run.trained))
-        for run, (label, key) in zip(runs, _labels(runs), strict=True)
-    ]
-    drawn = plots.draw(measured)
+    measured = []
+    for run, (label, key) in zip(runs, _labels(runs), strict=True):
+        tell(f"measuring memory, gradients and Jacobians of {label}")
+        both = measure(run.task, run.initial), measure(run.task, run.trained)
+        measured.append(Measured(label, key, *both))
+    tell("drawing")
+    drawn = measure_plots.draw(measured)
     shown = []
     for run, one, start, end in zip(runs, measured, before, after, strict=True):
         drawn.append(heatmaps.draw(one.label, "before", views[0], start.passes, one.after))
         drawn.append(heatmaps.draw(one.label, "after", views[0], end.passes, one.after))
         values = payload.of_run(one.label, start.passes, end.passes, one.after, views)
-        shown.append(page.ShownRun(run.run, next(iter(end.passes.values())).graph, one, values))
-    told = [
-        payload.of_view(view, [[each.answers[place] for each in when] for when in (after, before)])
-        for place, view in enumerate(views)
-    ]
-    content = page.build(shown, views, told, drawn)
-    figures.write(drawn, out / "figures")
+        shown.append(
+            inspection_page.ShownRun(run.run, next(iter(end.passes.values())).graph, one, values)
+        )
+    told = []
+    for place, view in enumerate(views):
+        answers = [[each.answers[place] for each in when] for when in (after, before)]
+        recorded = [(end.passes, one.after) for end, one in zip(after, measured, strict=True)]
+        start_at = payload.telling_step(view, place, recorded)
+        told.append(payload.of_view(view, answers, start_at))
+    content = inspection_page.build(shown, views, told, drawn)
+    write_figures(drawn, out / "figures")
     path = out / "inspect.html"
     files.write(path, content.encode())
     return path
@@ -105,7 +116,7 @@ def _chosen(runs: Sequence[OpenRun], numbers: Sequence[int], digits: Sequence[in
     chosen = list(dict.fromkeys(chosen))
     examples.check(task, chosen)
     # The longest of some stands for all.
-    some = chosen or range(min(_USUAL, examples.count(task)))
+    some = chosen or examples.varied(task, _USUAL)
     sizes = [payload.size_of_example(_read(run.task, run.trained, some).passes) for run in runs]
     most = max(1, _ROOM // sum(sizes))
     if len(chosen) > most:
@@ -149,18 +160,21 @@ def write_gradients(
     out: Path,
     recipe: str | None = None,
     settings: Sequence[str] = (),
+    tell: Callable[[str], None] = lambda _: None,
 ) -> Path:
-    """Writes gradients-<task> as SVG, PNG and CSV into a folder; returns the path of the SVG.
+    """Writes gradients-<task> as SVG, PDF, PNG and CSV into a folder; returns the path of the SVG.
 
     units: as the recipe initialises them, with these settings. runs: of the task, before and after
-    training.
+    training. tell: hears what is being done.
     """
     lines: list[Line] = []
     for unit in units:
+        tell(display(unit))
         made = recipes.override(recipes.recipe(task, recipe, unit), settings)
         data = tasks.load(made)
         lines += _lines(display(unit), unit, _norms(data, initial_model(made, data)), None)
     for folder in runs:
+        tell(folder.name)
         run = open_run(folder)
         if run.recipe.task != task:
             raise InspectError(f"{folder} is a run of {run.recipe.task}, expected one of {task}")
@@ -176,13 +190,13 @@ def write_gradients(
     )
     with canvas.style():
         drawn = gradients_figure(lines, ["gradients", task], caption)
-    figures.write([drawn], out)
+    write_figures([drawn], out)
     return out / f"{drawn.name}.svg"
 
 
 def _norms(task: Loaded, model: TaskModel) -> Mapping[str, Numbers]:
     """By state, of the last layer's forward pass."""
-    numbers = range(min(SEQUENCES, examples.count(task)))
+    numbers = examples.varied(task, SEQUENCES)
     return gradient_norms(task, model, numbers)[f"l{model.recurrent.num_layers - 1}"]
 
 

@@ -1,4 +1,4 @@
-"""One look for all figures: size, fonts, colours; and their forms as SVG and PNG.
+"""One look for all figures: size, fonts, colours; and their forms as SVG, PDF and PNG.
 
 The same lines come out for the same content: no dates, no random identifiers.
 """
@@ -42,6 +42,8 @@ _SERIES = tuple(
     )
 )
 _UNITS: Mapping[str, Color] = MappingProxyType({"mgu": _SERIES[0], "gru": _SERIES[1]})
+# Of units that share a colour.
+_MARKERS = ("o", "s", "^", "v", "D", "P", "X", "*")
 
 # Narrow enough that the text is still readable when a phone shows the whole width.
 _WIDTH = 5.0
@@ -49,11 +51,14 @@ _WIDTH = 5.0
 # of a line in inches.
 _LETTERS, _LETTERS_OF_A_LINE, _LINE_HEIGHT = 80, 9, 0.19
 _LINES_IN_EVERY_HEIGHT = 2
+_MOST_COLUMNS, _FEW_LINES = 4, 8
 _STYLE: Mapping[str, Any] = MappingProxyType(
     {
         "font.size": 9.5,
         "font.family": "DejaVu Sans",
         "svg.fonttype": "none",
+        # Type 3, matplotlib's own choice, is refused by many journals.
+        "pdf.fonttype": 42,
         # Names and words may have dollars in them.
         "text.parse_math": False,
         "text.color": INK.light,
@@ -105,12 +110,23 @@ def colors(units: list[str]) -> dict[str, Color]:
     return {unit: _UNITS.get(unit) or given[unit] for unit in units}
 
 
+def markers(units: list[str]) -> dict[str, str]:
+    """A marker for each unit: with its colour of `colors` no other one has it, for 50 units."""
+    seen: dict[Color, int] = {}
+    found = {}
+    for unit, color in colors(units).items():
+        found[unit] = _MARKERS[seen.get(color, 0) % len(_MARKERS)]
+        seen[color] = seen.get(color, 0) + 1
+    return found
+
+
 def legend_below(figure: Figure, axes: Axes) -> None:
     """The legend under the axes, where it covers nothing; a long one makes the figure taller."""
     handles, labels = axes.get_legend_handles_labels()
     if handles:
         longest = max(map(len, labels))
-        columns = 2 if 2 * (longest + _LETTERS_OF_A_LINE) <= _LETTERS else 1
+        columns = max(1, min(_MOST_COLUMNS, _LETTERS // (longest + _LETTERS_OF_A_LINE)))
+        columns = min(columns, 2) if len(handles) <= _FEW_LINES else columns
         lines = -(-len(handles) // columns)
         more = max(0, lines - _LINES_IN_EVERY_HEIGHT)
         figure.set_figheight(figure.get_figheight() + more * _LINE_HEIGHT)
@@ -158,4 +174,12 @@ def png(figure: Figure) -> bytes:
     """The figure as pixels, on white."""
     file = io.BytesIO()
     figure.savefig(file, format="png", dpi=200, facecolor=_WHITE, metadata={"Software": None})
+    return file.getvalue()
+
+
+def pdf(figure: Figure) -> bytes:
+    """The figure for papers, on nothing."""
+    file = io.BytesIO()
+    metadata = {"CreationDate": None, "Producer": None, "Creator": None}
+    figure.savefig(file, format="pdf", metadata=metadata)
     return file.getvalue()

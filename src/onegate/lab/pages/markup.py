@@ -7,7 +7,7 @@ import hashlib
 import html
 import json
 import re
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from importlib import resources
 
@@ -81,29 +81,39 @@ def tag(name: str, /, *children: str, **attributes: str | int | None) -> Markup:
     return Markup(f"<{name}{written}>{joined(*children)}</{name}>")
 
 
-def _policy(script: str) -> str:
+def _policy(script: str, wasm: bool) -> str:
     """What the browser lets the page do: run this one script, show itself, nothing else.
 
     Styles are allowed inline because figures have them as attributes, which have no hash.
     """
     digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
     scripts = f"'sha256-{digest}'" if script else "'none'"
+    scripts += " 'wasm-unsafe-eval'" * wasm
     return (
         f"default-src 'none'; script-src {scripts}; style-src 'unsafe-inline'; img-src data:; "
         "base-uri 'none'; form-action 'none'"
     )
 
 
-def document(title: str, body: Markup, style: str = "", script: str = "") -> str:
+def _file(name: str) -> str:
+    return resources.files("onegate.lab.pages").joinpath(name).read_text(encoding="utf-8")
+
+
+def document(
+    title: str, body: Markup, style: str = "", script: str = "", *, wasm: bool = False
+) -> str:
     """A page that needs nothing beside itself, in the common look.
 
-    style: more CSS. script: the page's own, at its end; no other one can run.
+    style: more CSS. script: the page's own, at its end, after that of the tables where there are
+    any; no other one can run. wasm: it may compile WebAssembly.
     """
-    look = resources.files("onegate.lab.pages").joinpath("page.css").read_text(encoding="utf-8")
+    look = _file("page.css")
+    if "<table" in body:
+        script = _file("tables.js") + script
     head = tag(
         "head",
         tag("meta", charset="utf-8"),
-        tag("meta", http_equiv="Content-Security-Policy", content=_policy(script)),
+        tag("meta", http_equiv="Content-Security-Policy", content=_policy(script, wasm)),
         tag("meta", name="viewport", content="width=device-width, initial-scale=1"),
         tag("meta", name="color-scheme", content="light dark"),
         tag("link", rel="icon", href="data:,"),
@@ -150,10 +160,15 @@ def note_mark(position: int) -> Markup:
 
 @dataclass(frozen=True)
 class Column:
-    """A column: its heading, and whether numbers stand in it."""
+    """A column: its heading, whether numbers stand in it, and the class of its cells, if any."""
 
     heading: str
     numeric: bool = True
+    kind: str = ""
+
+    @property
+    def classes(self) -> str | None:
+        return " ".join([*(["number"] if self.numeric else []), *self.kind.split()]) or None
 
 
 @dataclass(frozen=True)
@@ -179,11 +194,7 @@ class Table:
         """The table in a box of its own, in which it can be scrolled on a narrow screen."""
         head = [tag("tr", *map(self._heading, self.columns))]
         if self.over:
-            spans = [
-                tag("th", text, colspan=span, scope="colgroup" if text else None, class_="over")
-                for text, span in self.over
-            ]
-            head.insert(0, tag("tr", *spans))
+            head.insert(0, tag("tr", *self._spans()))
         table = tag(
             "table",
             tag("thead", *head),
@@ -200,13 +211,21 @@ class Table:
             ),
         )
 
+    def _spans(self) -> Iterator[Markup]:
+        """The headings above; each has the class of its first column."""
+        place = 0
+        for text, span in self.over:
+            kind = " ".join(["over", *self.columns[place].kind.split()])
+            yield tag("th", text, colspan=span, scope="colgroup" if text else None, class_=kind)
+            place += span
+
     @staticmethod
     def _heading(column: Column) -> Markup:
-        return tag("th", column.heading, scope="col", class_="number" if column.numeric else None)
+        return tag("th", column.heading, scope="col", class_=column.classes)
 
     def _row(self, row: Sequence[str]) -> Markup:
         first, *rest = row
         cells = [tag("th", first, scope="row")]
         for cell, column in zip(rest, self.columns[1:], strict=True):
-            cells.append(tag("td", cell, class_="number" if column.numeric else None))
+            cells.append(tag("td", cell, class_=column.classes))
         return tag("tr", *cells)

@@ -8,6 +8,7 @@ from dataclasses import fields, is_dataclass, replace
 from typing import Any
 
 from onegate.lab.recipes.recipe import (
+    INSIDE,
     Model,
     Optimizer,
     Recipe,
@@ -20,6 +21,8 @@ from onegate.lab.recipes.recipe import (
 
 # What names a run's subject is chosen by its own options, not by --set.
 _FIXED = ("task", "name", "reasons")
+# Fields younger than runs that were kept: where they say nothing new, runs keep their names.
+_LEFT_OUT = [("source", "real"), *((name, 0.0) for name in INSIDE)]
 
 
 def override(recipe: Recipe, settings: Iterable[str]) -> Recipe:
@@ -114,7 +117,11 @@ def values(recipe: Recipe) -> Iterator[tuple[str, Any]]:
 def to_json(recipe: Recipe) -> dict[str, Any]:
     """The recipe as plain dictionaries; `from_json` is the way back."""
     return {
-        f.name: {g.name: _plain(getattr(part, g.name)) for g in fields(part)}
+        f.name: {
+            g.name: _plain(getattr(part, g.name))
+            for g in fields(part)
+            if (g.name, getattr(part, g.name)) not in _LEFT_OUT
+        }
         if is_dataclass(part := getattr(recipe, f.name)) and not isinstance(part, type)
         else _plain(part)
         for f in fields(recipe)

@@ -11,6 +11,8 @@ from dataclasses import dataclass, field, fields, is_dataclass
 from types import UnionType
 from typing import Annotated, Any, Literal, get_args, get_origin, get_type_hints
 
+from onegate import engines
+
 _MOST_SHOWN = 200
 
 
@@ -48,6 +50,17 @@ class Identifier:
     def __str__(self) -> str:
         letters = "letters, digits, _ and -" if self.hyphens else "letters, digits and _"
         return f"a name of {letters} that begins with a letter"
+
+
+@dataclass(frozen=True)
+class EngineName:
+    """What `engine=` of a layer may be: auto, or one of those that are registered."""
+
+    def __contains__(self, value: str) -> bool:
+        return value in engines.names()
+
+    def __str__(self) -> str:
+        return f"one of {', '.join(engines.names())}"
 
 
 _WHOLE = 2**63 - 1  # what 64 bits hold
@@ -147,6 +160,13 @@ class Options(Checked):
     """What can be chosen about the data of a task; each has fields of its own."""
 
 
+# Of `Model`, as keywords of a layer.
+INSIDE = ("input_dropout", "recurrent_dropout", "candidate_dropout", "zoneout", "weight_drop")
+
+# Of the options of tasks whose data are published files: those, or what is made here in their form.
+DataSource = Literal["real", "stand-in"]
+
+
 @dataclass(frozen=True)
 class Model(Checked):
     """Embedding (if any), recurrent layers, readout, dense head.
@@ -158,6 +178,8 @@ class Model(Checked):
     start_from_text: word vectors start from which words stand near each other in the training text,
         the head's biases from how frequent they are.
     dropout: on embeddings, between layers and before the head.
+    input_dropout, recurrent_dropout, candidate_dropout, zoneout, weight_drop: inside the
+        recurrence, see onegate.Recurrent.
     init, init_value: of the recurrent layers, see onegate.nn.init. `layer` is the layer's own
         default; the value is the deviation of `normal`, the bound of `uniform`, the gain of
         `orthogonal` and `glorot`, the bias towards keeping of `forget_bias`, the longest memory
@@ -173,13 +195,18 @@ class Model(Checked):
     tie_embedding: bool = False
     start_from_text: bool = False
     dropout: BelowOne = 0.0
+    input_dropout: BelowOne = 0.0
+    recurrent_dropout: BelowOne = 0.0
+    candidate_dropout: BelowOne = 0.0
+    zoneout: BelowOne = 0.0
+    weight_drop: BelowOne = 0.0
     learn_initial_state: bool = False
     init: Literal["layer", "normal", "uniform", "orthogonal", "glorot", "forget_bias", "chrono"] = (
         "layer"
     )
     init_value: Finite = 0.1
     unit_options: Mapping[Annotated[str, Identifier()], Any] = field(default_factory=dict)
-    engine: Literal["auto", "fused", "reference"] = "auto"
+    engine: Annotated[str, EngineName()] = "auto"
 
 
 @dataclass(frozen=True)

@@ -13,6 +13,8 @@ from onegate.lab.report.groups import Group
 from onegate.lab.tasks import TASKS, Axis
 
 Numbers = NDArray[np.float64]
+# Of the recipes `flow`; it is no time in seconds.
+LENGTH_OF_FLOW = "length of the gradient flow (updates x step)"
 
 
 @dataclass(frozen=True)
@@ -30,12 +32,12 @@ class Curve:
 def axis(group: Group) -> Axis:
     """The axis that the paper's figure of this task has.
 
-    The flow is shown at the paper's epochs: the recipe's whole flow time stands for the whole of
+    The flow is shown at the paper's epochs: the recipe's whole flow stands for the whole of
     the paper's training, of which the recipe `paper` has the number of epochs.
     """
     task = TASKS[group.task]
     if group.recipe.clock == "flow_time" and not {"flow", "paper"} <= task.recipes.keys():
-        return Axis("flow_time", "flow time s")
+        return Axis("flow_time", LENGTH_OF_FLOW)
     if group.recipe.clock == "flow_time":
         flow, paper = (recipes.recipe(group.task, name, "mgu") for name in ("flow", "paper"))
         time_of_100_epochs = flow.length / paper.length * 100
@@ -43,7 +45,7 @@ def axis(group: Group) -> Axis:
             "flow_time",
             "epoch / 100 of the paper",
             time_of_100_epochs,
-            ("flow time s", time_of_100_epochs),
+            (LENGTH_OF_FLOW, time_of_100_epochs),
         )
     if group.recipe.name == "paper" and task.paper_axis:
         return task.paper_axis

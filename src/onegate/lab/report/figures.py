@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from onegate.lab.pages import canvas
-from onegate.lab.pages.figures import Figure, finished
+from onegate.lab.pages.figure import Figure, finished
 from onegate.lab.report import pareto, plots
 from onegate.lab.report.groups import Group, labels
 from onegate.lab.report.plots import Plot
@@ -20,14 +20,24 @@ _COMPARING = (
 )
 
 
-def draw(groups: Sequence[Group]) -> list[Figure]:
-    """Every figure that these groups give, in the order of the page."""
+def draw(
+    groups: Sequence[Group],
+    before: Sequence[str] = (),
+    tell: Callable[[str], None] = lambda _: None,
+    timed: bool = True,
+) -> list[Figure]:
+    """Every figure that these groups give, in the order of the page.
+
+    before: of their names. tell: hears of each task. timed: also what results cost in time.
+    """
+    kinds = [kind for kind in _COMPARING if timed or kind is not pareto.against_time]
     found = []
     with canvas.style():
         for same in _belonging_together(groups):
+            tell(f"drawing {TASKS[same[0].task].title}, recipe {same[0].recipe.name}")
             alike = _most_alike(same)
-            drawn = [plots.over_training(same), *(kind(alike) for kind in _COMPARING)]
-            found += [_finished(plot) for plot in drawn if plot is not None]
+            drawn = [plots.over_training(same), *(kind(alike) for kind in kinds)]
+            found += [_finished(plot, before) for plot in drawn if plot is not None]
     return found
 
 
@@ -48,11 +58,11 @@ def _belonging_together(groups: Sequence[Group]) -> list[list[Group]]:
     return list(found.values())
 
 
-def _finished(plot: Plot) -> Figure:
+def _finished(plot: Plot, before: Sequence[str]) -> Figure:
     return finished(
         plot.figure,
         section=plot.groups[0].task,
-        words=_words(plot),
+        words=[*before, *_words(plot)],
         caption=plot.caption,
         alt=_alt(plot.groups),
         rows=plot.rows,

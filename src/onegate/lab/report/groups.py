@@ -42,17 +42,15 @@ class Group:
 
     @property
     def task(self) -> str:
-        """The task's name."""
         return self.recipe.task
 
     @property
     def unit(self) -> str:
-        """The unit's name."""
         return self.recipe.unit
 
     @property
     def hidden_size(self) -> int:
-        """How many hidden units a layer has."""
+        """How many hidden neurons a layer has."""
         return self.recipe.model.hidden_size
 
     @property
@@ -89,8 +87,25 @@ class Group:
         """Mean over seeds of the result that counts."""
         return statistics.fmean(self.values(self.quantity))
 
+    @property
+    def on_stand_in(self) -> bool:
+        """Whether the data are made here in the form of the real ones."""
+        return getattr(self.recipe.data, "source", "real") == "stand-in"
+
+    @property
+    def is_comparable(self) -> bool:
+        """Whether a difference from the paper's number means something.
+
+        Not on other data, and not for runs that were cut short or learned from less.
+        """
+        return not self.on_stand_in and not any(
+            path in ("length", "clock") or path.startswith("data.") for path, _, _ in self.changes
+        )
+
     def published(self, quantity: str | None = None) -> Published | None:
-        """The paper's value for this task, unit and number of hidden units."""
+        """The paper's value for this task, unit and number of hidden neurons, on its data."""
+        if self.on_stand_in:
+            return None
         return TASKS[self.task].find(self.unit, self.hidden_size, quantity or self.quantity)
 
     @cached_property
@@ -128,7 +143,7 @@ class Group:
 
     @property
     def away_from_size(self) -> int:
-        """How far the number of hidden units is from that of the recipe of that name."""
+        """How far the number of hidden neurons is from that of the recipe of that name."""
         own = self.named.model.hidden_size if self.named else self.hidden_size
         return abs(self.hidden_size - own)
 
@@ -204,7 +219,7 @@ def labels(groups: Sequence[Group]) -> list[str]:
         ", ".join(
             [
                 short(display(group.unit)),
-                *([f"{group.hidden_size} units"] if len(sizes) > 1 else []),
+                *([f"{group.hidden_size} neurons"] if len(sizes) > 1 else []),
                 *(
                     f"{change.path.rpartition('.')[2]} {short(plain(change.here))}"
                     for change in group.changes

@@ -9,13 +9,17 @@ from matplotlib.axes import Axes
 from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
 
 from onegate.lab.pages import canvas
-from onegate.lab.pages.figures import Row
+from onegate.lab.pages.figure import Row
 from onegate.lab.report.groups import PAPER_UNITS, Group, display, labels
 from onegate.lab.report.plots import Plot, changed, scale, with_sign
 
 # With fewer there is nothing to weigh.
 _FEWEST_COSTS = 3
-_MOST_COLORS = 8
+# Beyond so many units, those that are not the paper's step back.
+_MOST_STRONG = 8
+_SIZES = {True: 7.0, False: 4.5}
+# Of two that coincide, both can be seen.
+_PAPER_MARKERS = {"gru": "o", "mgu": "D"}
 # Costs this many times apart take an axis with fewer numbers.
 _WIDE = 30
 
@@ -55,20 +59,7 @@ def _against(groups: Sequence[Group], cost: Cost) -> Plot | None:
     best = frontier(known, cost)
     metric = known[0].metric
     figure, axes = canvas.new(3.6)
-    units = list(dict.fromkeys(group.unit for group in known))
-    told = _told(units, [group.unit for group in best])
-    colors = canvas.colors(told)
-    for unit in units:
-        same = sorted((g for g in known if g.unit == unit), key=lambda g: _cost(g, cost))
-        if unit in told:
-            _draw_unit(axes, same, cost, colors[unit].light, display(unit))
-    others = [group for group in known if group.unit not in told]
-    if others:
-        axes.plot(
-            [_cost(group, cost) for group in others],
-            [group.value * metric.scale for group in others],
-            ".", color=canvas.MUTED.light, zorder=1, label=f"{len(units) - len(told)} other units",
-        )  # fmt: skip
+    _draw_units(axes, known, cost)
     axes.plot(
         [_cost(group, cost) for group in best],
         [group.value * metric.scale for group in best],
@@ -110,24 +101,39 @@ def _cost(group: Group, cost: Cost) -> float:
     return group.mean(cost.quantity) or 0.0
 
 
-def _told(units: Sequence[str], best: Sequence[str]) -> list[str]:
-    """The units with a colour of their own: all, or the paper's and those on the frontier."""
-    if len(units) <= _MOST_COLORS:
-        return list(units)
-    first = [unit for unit in (*PAPER_UNITS, *best) if unit in units]
-    return list(dict.fromkeys(first))[:_MOST_COLORS]
+def _draw_units(axes: Axes, groups: Sequence[Group], cost: Cost) -> None:
+    """Every unit by its own colour and marker; the paper's two lie on top of all others."""
+    units = sorted({group.unit for group in groups}, key=_paper_units_first)
+    colors, markers = canvas.colors(units), canvas.markers(units)
+    many = len(units) > _MOST_STRONG
+    for unit in units:
+        same = sorted((g for g in groups if g.unit == unit), key=lambda g: _cost(g, cost))
+        first = unit in PAPER_UNITS
+        strong = first or not many
+        axes.errorbar(
+            [_cost(group, cost) for group in same],
+            [group.value * group.metric.scale for group in same],
+            yerr=_over_seeds(same),
+            color=colors[unit].light, marker=_PAPER_MARKERS.get(unit, markers[unit]),
+            markersize=_SIZES[first if many else True], alpha=1.0 if strong else 0.75,
+            linewidth=1.2 if strong else 0.6, capsize=2, label=display(unit),
+            markeredgecolor="#ffffff", markeredgewidth=0.6,
+            zorder=3 + PAPER_UNITS.index(unit) if first else 2,
+        )  # fmt: skip
 
 
-def _draw_unit(axes: Axes, same: Sequence[Group], cost: Cost, color: str, label: str) -> None:
-    scale = same[0].metric.scale
-    means = [group.value * scale for group in same]
-    seeds = [[value * scale for value in group.values(group.quantity)] for group in same]
-    below = [mean - min(values) for mean, values in zip(means, seeds, strict=True)]
-    above = [max(values) - mean for mean, values in zip(means, seeds, strict=True)]
-    axes.errorbar(
-        [_cost(group, cost) for group in same], means, yerr=(below, above),
-        color=color, marker="o", linewidth=1.2, capsize=2, label=label,
-    )  # fmt: skip
+def _paper_units_first(unit: str) -> tuple[int, str]:
+    return (PAPER_UNITS.index(unit) if unit in PAPER_UNITS else len(PAPER_UNITS), unit)
+
+
+def _over_seeds(same: Sequence[Group]) -> tuple[list[float], list[float]]:
+    """How far the lowest and the highest seed are from the mean."""
+    below, above = [], []
+    for group in same:
+        values, scale = group.values(group.quantity), group.metric.scale
+        below.append((group.value - min(values)) * scale)
+        above.append((max(values) - group.value) * scale)
+    return below, above
 
 
 def _rows(groups: Sequence[Group], best: Sequence[Group], cost: Cost) -> Iterator[Row]:

@@ -13,7 +13,7 @@ from matplotlib.ticker import FixedLocator, FuncFormatter, LogLocator, NullForma
 from numpy.typing import ArrayLike, NDArray
 
 from onegate.lab.pages import canvas
-from onegate.lab.pages.figures import Row
+from onegate.lab.pages.figure import Row
 from onegate.lab.report.curves import Curve, axis, curve, quantity
 from onegate.lab.report.groups import PAPER_UNITS, Group, display, labels, plain
 from onegate.lab.tasks import TASKS, Axis, Metric
@@ -155,6 +155,8 @@ def _caption_over_training(
         parts.append("Dotted: the paper's end result.")
     if scaled:
         parts.append(scaled)
+    if any(line.group.on_stand_in for line in drawn):
+        parts.append("On a stand-in for the data.")
     if not all(line.group.is_as_named for line in drawn):
         parts.append("The recipe was changed: see the notes below the table.")
     if len(drawn) < available:
@@ -200,7 +202,7 @@ def over_sizes(groups: Sequence[Group]) -> Plot | None:
         rows += [(unit, size, "measured", measured, value) for size, value in ours]
     layers = groups[0].recipe.model.num_layers
     each = f" in each of {_LAYERS.get(layers, layers)} layers" if layers > 1 else ""
-    axes.set_xlabel(f"hidden units{each}")
+    axes.set_xlabel(f"hidden neurons{each}")
     axes.set_ylabel(f"test {metric.label}")
     canvas.legend_below(figure, axes)
     caption = (

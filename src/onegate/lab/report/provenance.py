@@ -127,6 +127,21 @@ def in_short(groups: Sequence[Group], machines: Machines) -> str:
     )
 
 
+def look_inside(groups: Sequence[Group], inventory: Inventory) -> str | None:
+    """The command that opens runs of the paper's two units, or of others, step by step.
+
+    None where no run has its weights, as in files that keep runs.
+    """
+    opened: list[Run] = []
+    for group in sorted(groups, key=lambda g: g.unit not in PAPER_UNITS):
+        alike = not opened or group.recipe.data == opened[0].recipe.data
+        if len(opened) < 2 and alike and all(group.unit != run.recipe.unit for run in opened):
+            opened += [run for run in group.runs if (run.folder / "checkpoints").is_dir()][:1]
+    root = inventory.root.resolve().name
+    names = [f"{root}/{inventory.name(run)}" for run in opened]
+    return shlex.join(["onegate", "inspect", *names]) if opened else None
+
+
 def command(group: Group) -> str:
     """The command that gives a group's first run again; the others have another `seed`."""
     words = ["onegate", "train", group.task, "--unit", group.unit, "--recipe", group.recipe.name]
@@ -177,7 +192,7 @@ def _missing_sizes(task: str, groups: Sequence[Group]) -> list[str]:
         missing = [str(size) for size in sizes if size not in done]
         if done and missing:
             said.append(
-                f"{display(unit)} of {place} with {', '.join(missing)} units: no finished run. "
+                f"{display(unit)} of {place} with {', '.join(missing)} neurons: no finished run. "
                 "All sizes are run by `onegate reproduce --full`"
             )
     return said

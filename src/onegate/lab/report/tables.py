@@ -12,19 +12,21 @@ from onegate.lab.pages.markup import (
     Table,
     count,
     escaped,
+    identifier,
     joined,
     note_mark,
     number,
     tag,
 )
+from onegate.lab.report.committed import Committed
 from onegate.lab.report.groups import PAPER_UNITS, Group, closest, display, plain
-from onegate.lab.runs import ComparedUnit, Comparison
+from onegate.lab.runs import BUSY, ComparedUnit, Comparison
 from onegate.lab.tasks import TASKS, Metric, Published, Task
 
 NONE = "\N{EN DASH}"
 # The recipes that stand for the paper's own runs.
 AS_PUBLISHED = ("paper", "flow")
-_MATCHED = {"units": "numbers of hidden units", "parameters": "numbers of parameters"}
+_MATCHED = {"units": "numbers of hidden neurons", "parameters": "numbers of parameters"}
 
 
 def measured(group: Group, quantity: str, metric: Metric) -> str:
@@ -41,8 +43,11 @@ def stated(published: Published | None) -> str:
 
 
 def difference(group: Group | None, quantity: str, metric: Metric) -> str:
-    """Measured minus published, marked as better or worse if it is more than the spread."""
-    if group is None:
+    """Measured minus published, marked as better or worse if it is more than the spread.
+
+    Nothing for runs that were cut short or that had other data.
+    """
+    if group is None or not group.is_comparable:
         return NONE
     published, mean = group.published(quantity), group.mean(quantity)
     if published is None or mean is None:
@@ -53,70 +58,130 @@ def difference(group: Group | None, quantity: str, metric: Metric) -> str:
     return number(value, metric.difference(value), class_=kind if told else None)
 
 
-def at_a_glance(groups: Sequence[Group]) -> Table:
+def at_a_glance(groups: Sequence[Group], kept: Sequence[Group] | None = None) -> Table:
     """The paper's two units on every task of it: as published, as measured, and tuned.
 
-    Of other tasks all units that were run.
+    Of other tasks all units that were run. With `kept` what was measured here has columns of its
+    own, and the kept results on the real data have others.
     """
+    judged = groups if kept is None else kept
     rows: list[list[str]] = []
     for task in TASKS.values():
         ours = [g for g in groups if g.task == task.name]
-        metric = task.metric
-        quantity = f"test_{metric.name}"
-        names: tuple[str, ...] = AS_PUBLISHED
-        shown: tuple[str, ...] = PAPER_UNITS
-        if "paper" not in task.recipes:
-            names, shown = tuple(task.recipes), tuple(dict.fromkeys(g.unit for g in ours))
-        for unit in shown if ours or task.place else ():
-            group = closest(ours, unit, names)
-            tuned = closest(ours, unit, ("tuned",))
-            own = recipes.recipe(task.name, names[0], unit).model.hidden_size
-            size = group.hidden_size if group else own
-            rows.append(
-                [
-                    tag("a", f"{task.title}, {display(unit)}", href=f"#{task.name}"),
-                    stated(task.find(unit, size, quantity)),
-                    _marked(group, measured(group, quantity, metric)) if group else "not run",
-                    difference(group, quantity, metric),
-                    _marked(tuned, measured(tuned, quantity, metric)) if tuned else "not run",
-                    metric.label,
-                ]
-            )
-    return Table(
-        "Results on the test sets",
-        [
-            Column("task and unit", numeric=False),
-            Column("paper"),
-            Column("measured"),
-            Column("difference"),
-            Column("tuned"),
-            Column("metric", numeric=False),
-        ],
-        rows,
-    )
+        theirs = [g for g in judged if g.task == task.name]
+        for names, unit in _glanced(task, [*ours, *theirs]) if ours or task.place else ():
+            row = _glance(task, unit, names, theirs)
+            if kept is not None:
+                row.insert(2, _here(task, unit, names, ours))
+            rows.append(row)
+    metric = Column("metric", numeric=False)
+    paper = [Column("task and unit", numeric=False), Column("paper")]
+    title = "Results on the test sets"
+    measured = [Column("measured"), Column("difference"), Column("tuned")]
+    if kept is None:
+        return Table(title, [*paper, *measured, metric], rows)
+    here = [Column("measured", kind="here")]
+    over = [("", 2), ("here", 1), ("committed, on the real data", 3), ("", 1)]
+    if not groups:  # a column that says nothing but that
+        rows = [row[:2] + row[3:] for row in rows]
+        here, over = [], [over[0], *over[2:]]
+    measured = [Column(each.heading, kind="kept") for each in measured]
+    return Table(title, [*paper, *here, *measured, metric], rows, over)
+
+
+def _glanced(task: Task, groups: Sequence[Group]) -> list[tuple[tuple[str, ...], str]]:
+    """The rows of a task: recipes, of which one is taken, and unit."""
+    if "paper" not in task.recipes:
+        names = tuple(task.recipes)
+        return [(names, unit) for unit in dict.fromkeys(g.unit for g in groups)]
+    run = {group.recipe.name for group in groups} - {*AS_PUBLISHED, "tuned"}
+    further = [name for name in task.recipes if name in run]
+    return [
+        (names, unit)
+        for names in (AS_PUBLISHED, *((name,) for name in further))
+        for unit in PAPER_UNITS
+    ]
+
+
+def _glance(task: Task, unit: str, names: tuple[str, ...], groups: Sequence[Group]) -> list[str]:
+    metric, quantity = task.metric, f"test_{task.metric.name}"
+    as_published, tuned = (closest(groups, unit, each) for each in (AS_PUBLISHED, ("tuned",)))
+    alike = [g for g in groups if as_published and g.hidden_size == as_published.hidden_size]
+    group = closest(alike, unit, names) or closest(groups, unit, names)
+    own = recipes.recipe(task.name, names[0], unit).model.hidden_size
+    size = group.hidden_size if group else own
+    first = names[0] == AS_PUBLISHED[0] or "paper" not in task.recipes
+    label = [task.title, *([] if first else names), display(unit)]
+    label += [str(size)] if task.sizes else []
+    return [
+        tag("a", ", ".join(label), href=f"#{task.name}"),
+        stated(task.find(unit, size, quantity)),
+        _marked(group, measured(group, quantity, metric)) if group else "not run",
+        difference(group, quantity, metric),
+        _tuned(tuned, metric) if first else NONE,
+        metric.label,
+    ]
+
+
+def _tuned(group: Group | None, metric: Metric) -> str:
+    return _marked(group, measured(group, group.quantity, metric)) if group else "not run"
+
+
+def _here(task: Task, unit: str, names: tuple[str, ...], groups: Sequence[Group]) -> str:
+    """What was measured here of a row, and what that was."""
+    if names == AS_PUBLISHED:
+        names = (*AS_PUBLISHED, "tuned")
+    group = closest(groups, unit, names)
+    if group is None:
+        return "not run"
+    said = [group.recipe.name, *([f"{group.hidden_size} neurons"] if task.sizes else [])]
+    if group.on_stand_in:
+        said.append("stand-in")
+    elif not group.is_comparable:
+        said.append("shortened")
+    value = measured(group, group.quantity, task.metric)
+    return joined(value, tag("span", ", ".join(said), class_="changes"))
+
+
+def of_results(groups: Sequence[Group], comparisons: Sequence[Comparison]) -> dict[str, Table]:
+    """The tables of results by name, as a paper may want them."""
+    found: dict[tuple[str, ...], Table] = {
+        ("glance",): at_a_glance(groups),
+        ("times",): times(groups, comparisons),
+    }
+    for task in TASKS.values():
+        ours = [group for group in groups if group.task == task.name]
+        if ours:
+            found[task.name, "results"] = results(ours)
+        if ours and task.sizes:
+            found[task.name, "sizes"] = over_sizes(task, ours)
+        for place, one in enumerate([c for c in comparisons if c.task == task.name], start=1):
+            found[task.name, "comparison", str(place)] = comparison(one, ours)
+    return {identifier(*words): table for words, table in found.items() if table.rows}
 
 
 def _marked(group: Group, text: str) -> Markup:
-    """A dagger where the runs are not the recipe as it stands."""
+    """A dagger where the runs are not the recipe as it stands; stand-in data are named."""
+    if group.on_stand_in:
+        return joined(text, tag("span", "stand-in", class_="changes"))
     return escaped(text) if group.is_as_named else joined(text, tag("sup", "†"))
 
 
-def results(groups: Sequence[Group]) -> Table:
-    """All runs of one task, by recipe, unit and size."""
+def results(groups: Sequence[Group], timed: bool = True) -> Table:
+    """All runs of one task, by recipe, unit and size; with their times, if `timed`."""
     metric = groups[0].metric
     valid = f"valid_{metric.name}"
     notes = _Notes()
-    sized = len({group.hidden_size for group in groups}) > 1
     rows = [
         [
-            joined(_row_name(group, sized), notes.mark(group)),
+            joined(f"{group.recipe.name}, {display(group.unit)}", notes.mark(group)),
+            count(group.hidden_size),
             measured(group, group.quantity, metric),
             stated(group.published()),
             difference(group, group.quantity, metric),
             count(len(group.runs)),
-            count(group.hidden_size),
             measured(group, valid, metric),
-            _seconds(group.mean("seconds_per_epoch")),
+            *([_seconds(group.mean("seconds_per_epoch"))] if timed else []),
             _count(group, "parameters"),
             _count(group, "parameters_paper"),
         ]
@@ -127,24 +192,19 @@ def results(groups: Sequence[Group]) -> Table:
         f"{metric.direction}",
         [
             Column("recipe and unit", numeric=False),
+            Column("hidden neurons"),
             Column("test"),
             Column("paper"),
             Column("difference"),
             Column("seeds"),
-            Column("hidden units"),
             Column("validation"),
-            Column("s / epoch"),
+            *([Column("s / epoch")] if timed else []),
             Column("parameters"),
             Column("as the paper counts"),
         ],
         rows,
         notes=notes.texts,
     )
-
-
-def _row_name(group: Group, sized: bool) -> str:
-    parts = [group.recipe.name, display(group.unit), *([str(group.hidden_size)] if sized else [])]
-    return ", ".join(parts)
 
 
 class _Notes:
@@ -181,7 +241,7 @@ def comparison(compared: Comparison, groups: Sequence[Group]) -> Table:
     task = TASKS[compared.task]
     notes = _Notes()
     rows: list[list[str]] = []
-    for unit in compared.units:
+    for unit, chance in zip(compared.units, compared.chances, strict=True):
         published = task.find(unit.unit, unit.hidden_size, compared.metric)
         several = len(unit.metric_values) > 1
         rows.append(
@@ -190,6 +250,7 @@ def comparison(compared: Comparison, groups: Sequence[Group]) -> Table:
                 count(unit.hidden_size),
                 count(len(unit.metric_values)),
                 number(unit.mean, task.metric.text(unit.mean, unit.spread if several else None)),
+                NONE if chance is None else number(chance, f"{chance:.2g}"),
                 stated(published),
                 _seconds(unit.seconds_per_epoch),
                 count(unit.parameters),
@@ -198,12 +259,13 @@ def comparison(compared: Comparison, groups: Sequence[Group]) -> Table:
         )
     equal = _MATCHED.get(compared.match, compared.match)
     return Table(
-        f"Compared at equal {equal}, recipe {compared.recipe}; times were taken in turns",
+        f"Compared at equal {equal}, recipe {compared.recipe}; {_taken(compared)}",
         [
             Column("unit", numeric=False),
-            Column("hidden units"),
+            Column("hidden neurons"),
             Column("seeds"),
             Column(compared.metric.replace("_", " ")),
+            Column(f"p against {display(compared.units[0].unit)}"),
             Column("paper"),
             Column("s / epoch"),
             Column("parameters"),
@@ -214,6 +276,25 @@ def comparison(compared: Comparison, groups: Sequence[Group]) -> Table:
     )
 
 
+def _taken(compared: Comparison) -> str:
+    """How times were taken, and what p is where there is one."""
+    said = ["times were taken in turns"]
+    if compared.threads:
+        said.append(f"with {_threads(compared.threads)}")
+    if _was_busy(compared):
+        said.append(f"on a busy machine (others took {compared.busy:.0%} of its cores)")
+    welch = "; p: Welch's t test over seeds" if any(compared.chances) else ""
+    return " ".join(said) + welch
+
+
+def _threads(count: int) -> str:
+    return f"{count} {'thread' if count == 1 else 'threads'}"
+
+
+def _was_busy(compared: Comparison) -> bool:
+    return compared.busy is not None and compared.busy > BUSY
+
+
 def _group_of(unit: ComparedUnit, groups: Sequence[Group]) -> Group | None:
     """The group of the runs of a compared unit."""
     for group in groups:
@@ -222,35 +303,38 @@ def _group_of(unit: ComparedUnit, groups: Sequence[Group]) -> Group | None:
     return None
 
 
-def over_sizes(task: Task, groups: Sequence[Group]) -> Table:
-    """The paper's table over numbers of hidden units with ours beside, from the recipe `paper`."""
+def over_sizes(
+    task: Task, groups: Sequence[Group], recipe: str = "paper", timed: bool = True
+) -> Table:
+    """The paper's table over hidden neurons with ours of a recipe beside; see `results`."""
     metric = task.metric
+    quantities = {
+        **({"seconds_per_epoch": "s / epoch"} if timed else {}),
+        f"valid_{metric.name}": f"validation {metric.label}",
+        f"test_{metric.name}": f"test {metric.label}",
+    }
     rows: list[list[str]] = []
     for size in task.sizes:
         row: list[str] = [count(size)]
         same_size = [g for g in groups if g.task == task.name and g.hidden_size == size]
-        ours = {unit: closest(same_size, unit, ("paper",)) for unit in PAPER_UNITS}
-        for quantity in ("seconds_per_epoch", f"valid_{metric.name}", f"test_{metric.name}"):
+        ours = {unit: closest(same_size, unit, (recipe,)) for unit in PAPER_UNITS}
+        for quantity in quantities:
             for unit in PAPER_UNITS:
                 row.append(stated(task.find(unit, size, quantity)))
                 row.append(_own(ours[unit], quantity, metric))
         rows.append(row)
     pairs = [
         Column(heading)
-        for _ in range(3)
+        for _ in quantities
         for unit in PAPER_UNITS
         for heading in (f"{display(unit)} paper", "ours")
     ]
     return Table(
-        f"The paper's {task.published[0].place}: {task.title} by number of hidden units",
-        [Column("hidden units", numeric=False), *pairs],
+        f"The paper's {task.published[0].place}: {task.title} by number of hidden neurons, ours "
+        f"by the recipe {recipe}",
+        [Column("hidden neurons", numeric=False), *pairs],
         rows,
-        over=[
-            ("", 1),
-            ("s / epoch", 4),
-            (f"validation {metric.label}", 4),
-            (f"test {metric.label}", 4),
-        ],
+        over=[("", 1), *((heading, 4) for heading in quantities.values())],
     )
 
 
@@ -271,10 +355,10 @@ def parameters() -> Table:
             cells = [NONE if value is None else count(value) for value in counts]
             rows.setdefault((task.title, one.hidden_size), {})[one.unit] = cells
     return Table(
-        "Parameters of the hidden units",
+        "Parameters of the recurrent layers",
         [
             Column("task", numeric=False),
-            Column("hidden units"),
+            Column("hidden neurons"),
             *[
                 Column(heading)
                 for _ in PAPER_UNITS
@@ -301,12 +385,15 @@ class _Pair:
     group: Group | None
 
 
-def times(groups: Sequence[Group], comparisons: Sequence[Comparison]) -> Table:
+def times(
+    groups: Sequence[Group], comparisons: Sequence[Comparison], kept: Committed | None = None
+) -> Table:
     """Time per epoch of MGU over that of GRU, beside the paper's ratio."""
     notes = _Notes()
     rows: list[list[str]] = []
     for name, task in TASKS.items():
-        for pair in _pairs_in_turns(name, comparisons, groups) or _pairs_of_runs(name, groups):
+        pairs = _pairs_in_turns(name, comparisons, groups) or _pairs_of_runs(name, groups)
+        for pair in [*pairs, *(_kept_pairs(name, kept) if kept else ())]:
             size = pair.hidden_size
             gru, mgu = (task.find(unit, size, "seconds_per_epoch") for unit in PAPER_UNITS)
             recipe = tag("span", pair.recipe, notes.mark(pair.group), class_="changes")
@@ -327,7 +414,7 @@ def times(groups: Sequence[Group], comparisons: Sequence[Comparison]) -> Table:
         "Seconds per epoch, and MGU's as a share of GRU's",
         [
             Column("task and recipe", numeric=False),
-            Column("hidden units"),
+            Column("hidden neurons"),
             *[Column(heading) for _ in range(2) for heading in ("GRU", "MGU", "MGU / GRU")],
             Column("how", numeric=False),
         ],
@@ -335,6 +422,14 @@ def times(groups: Sequence[Group], comparisons: Sequence[Comparison]) -> Table:
         over=[("", 2), ("paper", 3), ("measured", 3), ("", 1)],
         notes=notes.texts,
     )
+
+
+def _kept_pairs(task: str, kept: Committed) -> list[_Pair]:
+    return [
+        _Pair("committed", size, gru, mgu, f"in turns, {kept.how}", None)
+        for (name, size), (gru, mgu) in kept.seconds_per_epoch.items()
+        if name == task
+    ]
 
 
 def _ratio(one: float, other: float) -> Markup:
@@ -353,7 +448,10 @@ def _pairs_in_turns(
         if gru.hidden_size == mgu.hidden_size:
             times = gru.seconds_per_epoch, mgu.seconds_per_epoch
             group = _group_of(gru, groups)
-            found.append(_Pair(compared.recipe, gru.hidden_size, *times, "in turns", group))
+            how = ["in turns"]
+            how += [_threads(compared.threads)] if compared.threads else []
+            how += ["busy machine"] if _was_busy(compared) else []
+            found.append(_Pair(compared.recipe, gru.hidden_size, *times, ", ".join(how), group))
     return found
 
 

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from onegate.lab.sweep.grid import Grid, GridError, read_toml
 from onegate.lab.sweep.places import Place, PlaceError, place
-from onegate.lab.sweep.plan import Plan, PlanError, make
+from onegate.lab.sweep.plan import Plan, PlanError, make, threads_of, usual_threads
 from onegate.lab.sweep.running import Outcome, run
 
 __all__ = [
@@ -26,4 +26,6 @@ __all__ = [
     "place",
     "read_toml",
     "run",
+    "threads_of",
+    "usual_threads",
 ]

@@ -94,11 +94,11 @@ class Cluster:
         except self.ray.exceptions.RayError as error:
             raise ClusterError(f"nothing was run: a node does not answer: {error}") from None
 
-    def __call__(self, plan: Plan, names: Sequence[str], tell: Callable[[News], None]) -> int:
+    def __call__(self, plan: Plan, names: Sequence[str], report: Callable[[News], None]) -> int:
         """Runs the named runs; returns the number of the signal that stopped them, or 0."""
         stop = StopRequest()
         with stop.watching():
-            _Tasks(self.ray, plan, names, tell, self.slots(plan)).run(stop)
+            _Tasks(self.ray, plan, names, report, self.slots(plan)).run(stop)
         return stop.number
 
 
@@ -110,10 +110,10 @@ class _Tasks:
         ray: Any,
         plan: Plan,
         names: Sequence[str],
-        tell: Callable[[News], None],
+        report: Callable[[News], None],
         slots: int,
     ) -> None:
-        self.ray, self.plan, self.tell, self.slots = ray, plan, tell, slots
+        self.ray, self.plan, self.report, self.slots = ray, plan, report, slots
         # What an earlier attempt left says nothing about this one.
         self.luggage = plugins.luggage()
         self.seen = {name: _look(plan.place, name) for name in names}
@@ -159,7 +159,7 @@ class _Tasks:
         if state == "stopped" and not cancelled:  # its node was told to go: another one takes over
             self.names[self._submit(name)] = name
             state = "waiting"
-        self.tell(News(name, state, text, notes))
+        self.report(News(name, state, text, notes))
 
     def _follow(self) -> None:
         """Tells of the runs that moved on; tasks begin in the order in which they were given."""
@@ -167,7 +167,7 @@ class _Tasks:
             now = _look(self.plan.place, name)
             if now != self.seen[name]:
                 self.seen[name] = now
-                self.tell(News(name, "running", _position(now[1])))
+                self.report(News(name, "running", _position(now[1])))
 
 
 def _run(

@@ -8,6 +8,7 @@ import statistics
 import time
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
+from pathlib import Path
 
 import torch
 
@@ -24,6 +25,8 @@ _SECONDS_A_MEASUREMENT = 0.3
 _FORWARD_SHARE = 0.35
 # For a look at every configuration of a large grid; those that are left count as the mean.
 _SECONDS_FOR_ALL = 20.0
+# Of /proc/stat, in a second.
+_TICKS = 100.0
 
 
 def seconds_per_update(trainers: Sequence[Trainer]) -> list[float]:
@@ -45,6 +48,41 @@ def seconds_per_update(trainers: Sequence[Trainer]) -> list[float]:
     return [statistics.median(round_[which] for round_ in rounds) for which in numbers]
 
 
+def busy_cores() -> tuple[float, float] | None:
+    """Seconds of all cores together since the start of the machine: busy, and in all.
+
+    None where the system does not tell.
+    """
+    try:
+        with Path("/proc/stat").open() as file:
+            times = [int(word) for word in file.readline().split()[1:9]]
+    except (OSError, ValueError):
+        return None
+    idle, total = sum(times[3:5]), sum(times)
+    return (total - idle) / _TICKS, total / _TICKS
+
+
+class Others:
+    """The share of the machine's cores that other processes take, from `with` on to its end.
+
+    share: None where the system does not tell.
+    """
+
+    def __init__(self) -> None:
+        self.share: float | None = None
+
+    def __enter__(self) -> Others:
+        self._before, self._own = busy_cores(), time.process_time()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        after, own = busy_cores(), time.process_time() - self._own
+        if self._before is None or after is None or after[1] <= self._before[1]:
+            return
+        busy, total = (new - old for new, old in zip(after, self._before, strict=True))
+        self.share = min(1.0, max(0.0, (busy - own) / total))
+
+
 def whole_run(recipe: Recipe, task: Loaded, seconds: float) -> float:
     """Seconds of a whole run whose updates take `seconds` each."""
     per_epoch = task.updates_per_epoch
@@ -59,7 +97,7 @@ def of_runs(asked: Iterable[Recipe], threads: int) -> list[float]:
     measured: dict[str, float | None] = {}
     keys = []
     end = time.monotonic() + _SECONDS_FOR_ALL
-    with _threads(threads):
+    with computing_threads(threads):
         for recipe in asked:
             key = _configuration(recipe)
             keys.append(key)
@@ -92,7 +130,8 @@ def _look(recipe: Recipe) -> float | None:
 
 
 @contextmanager
-def _threads(count: int) -> Iterator[None]:
+def computing_threads(count: int) -> Iterator[None]:
+    """Computes with so many threads inside the `with` block."""
     before = torch.get_num_threads()
     torch.set_num_threads(count)
     try:

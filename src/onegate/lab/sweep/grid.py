@@ -9,7 +9,7 @@ from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import Any
 
-from onegate.lab import recipes
+from onegate.lab import plugins, recipes
 from onegate.lab.recipes import Recipe
 from onegate.lab.runs import run_name
 
@@ -27,7 +27,7 @@ class Grid:
     """What is to be combined.
 
     recipe: None for the usual one of each task.
-    hidden: numbers of hidden units, none for the recipe's own. settings: `field=value`, for all
+    hidden: numbers of hidden neurons, none for the recipe's own. settings: `field=value`, for all
         runs. fields: values by the dotted path of a recipe's field.
     """
 
@@ -72,7 +72,8 @@ def values_of(assignment: str) -> tuple[str, tuple[str, ...]]:
 def read_toml(path: Path) -> Grid:
     """The grid in a file.
 
-    tasks, recipe, units, hidden and seeds as in `Grid`; the tables [set] and [grid] have recipe
+    tasks, recipe, units, hidden and seeds as in `Grid`, where a task or a unit may be FILE.py:Class
+    with the path as seen from this file; the tables [set] and [grid] have recipe
     fields, with one value each and with lists of values:
 
         task = "adding"
@@ -91,12 +92,12 @@ def read_toml(path: Path) -> Grid:
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
         raise GridError(f"{path} is not TOML: {error}") from None
     try:
-        return _from_content(content)
+        return _from_content(content, path.parent)
     except GridError as error:
         raise GridError(f"{path}: {error}") from None
 
 
-def _from_content(content: Mapping[str, Any]) -> Grid:
+def _from_content(content: Mapping[str, Any], folder: Path) -> Grid:
     given = {_SINGULAR.get(key, key): value for key, value in content.items()}
     settings = _table(given.pop("set", {}), "set")
     combined = _table(given.pop("grid", {}), "grid")
@@ -108,6 +109,9 @@ def _from_content(content: Mapping[str, Any]) -> Grid:
         raise GridError(f"the task is missing, as in: {_EXAMPLE}")
     kinds: dict[str, type] = {"tasks": str, "units": str, "hidden": int, "seeds": int}
     lists = {key: _list(given[key], key, kind) for key, kind in kinds.items() if key in given}
+    for key, named in (("tasks", plugins.task), ("units", plugins.unit)):
+        if key in lists:
+            lists[key] = tuple(named(_beside(folder, text)) for text in lists[key])
     recipe = given.get("recipe")
     if recipe is not None and not isinstance(recipe, str):
         raise GridError(f"recipe is {recipe!r}, expected one name")
@@ -117,6 +121,11 @@ def _from_content(content: Mapping[str, Any]) -> Grid:
         settings=tuple(f"{path}={_text(value)}" for path, value in settings),
         fields={path: _texts(path, values) for path, values in combined},
     )
+
+
+def _beside(folder: Path, text: str) -> str:
+    """A name as it is; of FILE.py:Class the file as seen from the folder of the grid's file."""
+    return str(folder / text) if text.rpartition(":")[0].endswith(".py") else text
 
 
 def _table(content: Any, name: str, prefix: str = "") -> list[tuple[str, Any]]:

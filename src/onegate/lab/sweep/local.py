@@ -28,14 +28,14 @@ from onegate.lab.train.session import StopRequest
 _SECONDS_TO_STOP = 60.0
 
 
-def run(plan: Plan, names: Sequence[str], tell: Callable[[News], None]) -> int:
+def run(plan: Plan, names: Sequence[str], report: Callable[[News], None]) -> int:
     """Runs the named runs; returns the number of the signal that stopped them, or 0."""
     side_by_side = min(len(names), max(1, cores() // plan.threads))
     if side_by_side == 1 or not _known_elsewhere(plan):
-        return _one_after_the_other(plan, names, tell)
+        return _one_after_the_other(plan, names, report)
     stop = StopRequest()
     with stop.watching():
-        return _Pool(plan, names, tell, stop).run(side_by_side)
+        return _Pool(plan, names, report, stop).run(side_by_side)
 
 
 def _known_elsewhere(plan: Plan) -> bool:
@@ -46,12 +46,12 @@ def _known_elsewhere(plan: Plan) -> bool:
     return not any(plugins.only_here(recipe) for recipe in plan.recipes)
 
 
-def _one_after_the_other(plan: Plan, names: Sequence[str], tell: Callable[[News], None]) -> int:
+def _one_after_the_other(plan: Plan, names: Sequence[str], report: Callable[[News], None]) -> int:
     """In this process: where there is nothing to do beside a run, or no other process can."""
     for name in names:
         recipe = plan.runs[name]
-        news = worker.run(recipe, name, plan.place, plan.threads, plan.checkpoint_seconds, tell)
-        tell(news)
+        news = worker.run(recipe, name, plan.place, plan.threads, plan.checkpoint_seconds, report)
+        report(news)
         if news.state == "stopped":
             return signal.SIGINT
     return 0
@@ -61,9 +61,9 @@ class _Pool:
     """Processes that take runs from one queue."""
 
     def __init__(
-        self, plan: Plan, names: Sequence[str], tell: Callable[[News], None], stop: StopRequest
+        self, plan: Plan, names: Sequence[str], report: Callable[[News], None], stop: StopRequest
     ) -> None:
-        self.plan, self.tell, self.stop = plan, tell, stop
+        self.plan, self.report, self.stop = plan, report, stop
         self.waiting = deque(names)
         self.processes: dict[Connection, _Process] = {}
 
@@ -75,7 +75,7 @@ class _Pool:
             while self.processes:
                 for connection in wait(list(self.processes), timeout=0.5):
                     assert isinstance(connection, Connection)
-                    self._hear(connection)
+                    self._receive(connection)
                 if self.stop.number and not asked_to_stop:
                     asked_to_stop = True
                     self.waiting.clear()
@@ -99,27 +99,27 @@ class _Pool:
         name = self.waiting.popleft()
         process.run(name, self.plan.runs[name])
 
-    def _hear(self, connection: Connection) -> None:
+    def _receive(self, connection: Connection) -> None:
         process = self.processes[connection]
         try:
             news = connection.recv()
         except (EOFError, OSError):
-            self._bury(process)
+            self._reap(process)
             return
-        self.tell(news)
+        self.report(news)
         if news.state != "running":
             self._give(process)
 
-    def _bury(self, process: _Process) -> None:
+    def _reap(self, process: _Process) -> None:
         """A process that ended; if it had a run, another one takes its place."""
         del self.processes[process.connection]
         cause = process.end()
         if process.name is None:
             return
         if self.stop.number:
-            self.tell(News(process.name, "stopped", cause))
+            self.report(News(process.name, "stopped", cause))
             return
-        self.tell(News(process.name, "failed", f"its process {cause}; the same command goes on"))
+        self.report(News(process.name, "failed", f"its process {cause}; the same command goes on"))
         if self.waiting:
             self._start()
 
@@ -183,7 +183,7 @@ def _work(
     there = place(address)
     plugins.unpack(carried)
 
-    def tell(news: News) -> None:
+    def report(news: News) -> None:
         try:
             connection.send(news)
         except OSError:  # nobody listens any more: save, and end
@@ -195,7 +195,7 @@ def _work(
             return
         name, content = job
         recipe = recipes.from_json(content)
-        news = worker.run(recipe, name, there, threads, checkpoint_seconds, tell)
+        news = worker.run(recipe, name, there, threads, checkpoint_seconds, report)
         connection.send(news)
         if news.state == "stopped":
             return

@@ -56,7 +56,6 @@ class Place(ABC):
         return content if isinstance(content, dict) else {}
 
     def is_done(self, name: str) -> bool:
-        """Whether a run is finished."""
         return self.status(name).get("state") == "done"
 
     def __str__(self) -> str:
@@ -71,14 +70,12 @@ class Folder(Place):
         self.address = str(path)
 
     def read(self, name: str) -> bytes | None:
-        """The content of a file, None if there is none."""
         try:
             return (self.path / name).read_bytes()
         except (FileNotFoundError, NotADirectoryError):
             return None
 
     def write(self, name: str, content: bytes) -> None:
-        """Stores a file."""
         try:
             self.path.mkdir(parents=True, exist_ok=True)
             files.write(self.path / name, content)
@@ -89,11 +86,9 @@ class Folder(Place):
             ) from None
 
     def remove(self, name: str) -> None:
-        """Removes a file if it is there."""
         (self.path / name).unlink(missing_ok=True)
 
     def names(self) -> list[str]:
-        """The files that belong to no run."""
         return [path.name for path in self.path.iterdir() if path.is_file()]
 
     @contextmanager
@@ -122,14 +117,12 @@ class Address(Place):
         return f"{self.root}/{name}"
 
     def read(self, name: str) -> bytes | None:
-        """The content of a file, None if there is none."""
         try:
             return bytes(self.store.cat_file(self._path(name)))
         except FileNotFoundError:
             return None
 
     def write(self, name: str, content: bytes) -> None:
-        """Stores a file."""
         try:
             path = self._path(name)
             self.store.makedirs(path.rpartition("/")[0], exist_ok=True)
@@ -138,7 +131,6 @@ class Address(Place):
             raise PlaceError(f"{self.address} cannot be written: {error}") from None
 
     def remove(self, name: str) -> None:
-        """Removes a file if it is there."""
         if self.store.exists(self._path(name)):
             self.store.rm_file(self._path(name))
 
@@ -155,7 +147,6 @@ class Address(Place):
                 copy.bring_up_to_date()
 
     def names(self) -> list[str]:
-        """The files that belong to no run."""
         self.store.invalidate_cache(self.root)
         found = self.store.ls(self.root, detail=True)
         return [e["name"].rpartition("/")[2] for e in found if e["type"] == "file"]
@@ -187,7 +178,6 @@ class _Copy:
         self.sent: dict[str, tuple[int, int]] = {}
 
     def started(self, title: str) -> None:  # noqa: ARG002 - an observer's
-        """Says that the run is going on."""
         self.bring_up_to_date()
 
     def updated(self, position: Position) -> None:  # noqa: ARG002 - an observer's

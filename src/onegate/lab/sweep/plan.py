@@ -79,11 +79,10 @@ def make(
     if threads is not None and threads < 1:
         raise PlanError(f"--threads is {threads}, expected 1 or more")
     whole = sorted({run_name(recipe) for recipe in belongs_to or asked})
-    digest = hashlib.sha256("\n".join(whole).encode()).hexdigest()[:8]
-    name = f"sweep-{digest}.json"
+    name = _file_name(whole)
     kept = _kept_threads(place, name)
     if kept is None:
-        kept = threads or max(1, (machine_cores or cores()) // max(1, len(whole)))
+        kept = threads or usual_threads(len(whole), machine_cores)
         content = {"threads": kept, "runs": whole}
         place.write(name, (json.dumps(content, indent=2) + "\n").encode())
     elif threads not in (None, kept):
@@ -92,6 +91,23 @@ def make(
             f"change its numbers: leave it out, or choose another folder than {place} with --runs"
         )
     return Plan(tuple(asked), place, kept, checkpoint_seconds, gpus)
+
+
+def usual_threads(runs: int, machine_cores: int | None = None) -> int:
+    """Of each of so many runs: all side by side fill the cores."""
+    return max(1, (machine_cores or cores()) // max(1, runs))
+
+
+def threads_of(asked: Iterable[Recipe], place: Place, threads: int | None = None) -> int:
+    """With how many threads the runs will compute that `make` is going to plan."""
+    whole = sorted({run_name(recipe) for recipe in asked})
+    return _kept_threads(place, _file_name(whole)) or threads or usual_threads(len(whole))
+
+
+def _file_name(whole: Iterable[str]) -> str:
+    """Of the sweep of these runs."""
+    digest = hashlib.sha256("\n".join(whole).encode()).hexdigest()[:8]
+    return f"sweep-{digest}.json"
 
 
 def _kept_threads(place: Place, name: str) -> int | None:

@@ -113,11 +113,11 @@ def run(
         return outcome
     with Board(plan.runs, names) as board:
 
-        def tell(news: News) -> None:
+        def report(news: News) -> None:
             outcome.hear(news)
             board.hear(news)
 
-        stopped_by = backend(plan, names, tell)
+        stopped_by = backend(plan, names, report)
     if stopped_by:
         left = len(plan.unfinished())
         raise StoppedError(

@@ -10,7 +10,7 @@ from typing import Any, Literal
 from onegate.lab import StoppedError
 from onegate.lab.recipes import Recipe
 from onegate.lab.sweep.places import Place
-from onegate.lab.train import session as training
+from onegate.lab.train import session
 from onegate.lab.train.distributed import ProcessGroup, own_device
 from onegate.lab.train.progress import Position, shown
 
@@ -34,19 +34,17 @@ class News:
     notes: tuple[str, ...] = ()
 
 
-class Report:
+class Reporter:
     """An observer that passes on a run's position as news."""
 
-    def __init__(self, name: str, tell: Callable[[News], None]) -> None:
-        self.name, self.tell, self.metrics = name, tell, ""
+    def __init__(self, name: str, report: Callable[[News], None]) -> None:
+        self.name, self.report, self.metrics = name, report, ""
 
     def started(self, title: str) -> None:  # noqa: ARG002 - an observer's
-        """The run has begun."""
-        self.tell(News(self.name, "running"))
+        self.report(News(self.name, "running"))
 
     def updated(self, position: Position) -> None:
-        """Tells the position."""
-        self.tell(News(self.name, "running", f"{position}  {self.metrics}".rstrip()))
+        self.report(News(self.name, "running", f"{position}  {self.metrics}".rstrip()))
 
     def evaluated(self, position: Position, metrics: Mapping[str, float]) -> None:
         """Tells the position with the new metrics."""
@@ -63,14 +61,14 @@ def run(
     place: Place,
     threads: int,
     checkpoint_seconds: float,
-    tell: Callable[[News], None],
+    report: Callable[[News], None],
     device: str = "cpu",
 ) -> News:
     """Trains a run, or goes on with it; returns how it ended. An error ends this run alone."""
-    training.use_threads(threads)
+    session.use_threads(threads)
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always", UserWarning)
-        state, text = _train(recipe, name, place, checkpoint_seconds, tell, device)
+        state, text = _train(recipe, name, place, checkpoint_seconds, report, device)
     notes = (str(w.message) for w in caught if issubclass(w.category, UserWarning))
     return News(name, state, text, tuple(notes))
 
@@ -80,16 +78,16 @@ def _train(
     name: str,
     place: Place,
     checkpoint_seconds: float,
-    tell: Callable[[News], None],
+    report: Callable[[News], None],
     device: str,
 ) -> tuple[State, str]:
     try:
         with place.working(name) as (folder, observers):
-            result = training.train(
+            result = session.train(
                 recipe,
                 folder,
                 resume=True,
-                observers=[*observers, Report(name, tell)],
+                observers=[*observers, Reporter(name, report)],
                 checkpoint_seconds=checkpoint_seconds,
                 patience=_PATIENCE,
                 group=ProcessGroup(own_device(device)),

@@ -21,8 +21,10 @@ from onegate.lab.recipes.recipe import (
     Schedule,
 )
 from onegate.lab.tasks.base import (
+    FORGET_BIAS,
     Cited,
     Planned,
+    Study,
     Task,
     View,
     as_released,
@@ -117,15 +119,15 @@ def tuned(unit: str) -> Recipe:
 
 
 @register
-class Adding(Task):
+class AddingTask(Task):
     """Section 4.1 of the paper."""
 
     name = "adding"
     title = "The adding problem"
     short = "adding"
     about = (
-        "Sequences of 50 to 55 random numbers, two of them marked: give their sum. The sequence "
-        "is read in both directions."
+        "Sequences of 50 to 55 random numbers, two of them marked: give their sum. The paper's net "
+        "reads them in both directions."
     )
     place = "Section 4.1, Figure 2"
     metric = MSE
@@ -139,8 +141,20 @@ class Adding(Task):
     cited = (Cited("MGU is slightly worse in the first 100 epochs, then alike", "Section 4.1"),)
     counts = stated_pair(2, 100, mgu=41_400, gru=62_000, directions=2)
     counting = "for the adding problem with the initial state of each direction"
-    quick = (Planned("tuned", ("length=10",)),)
+    quick = (Planned("tuned", ("length=20",)),)
     full = (Planned("paper"),)
+    studies = (
+        Study("readings adding", "paper", ("data.variant",)),
+        *(
+            Study(
+                f"lengths {epochs:g}", "tuned",
+                ("data.shortest", "data.longest", *FORGET_BIAS), {"length": epochs},
+            )
+            for epochs in (12.0, 30.0)
+        ),
+        Study("gate after adding", "tuned", (), units=("mgu", "mgu_gate_after")),
+        Study("forget bias adding", "tuned", FORGET_BIAS, {"length": 20.0}, ("mgu", "lstm")),
+    )  # fmt: skip
 
     def sets(self, options: AddingData) -> dict[Split, tuple[Any, Any, Any]]:
         """Generated sequences."""
@@ -160,7 +174,6 @@ class Adding(Task):
         return {split: (one.values, one.targets, one.lengths) for split, one in sets.items()}
 
     def answer(self, target: Tensor) -> str:
-        """The sum."""
         return f"sum {self.told(target.item())}"
 
     def view(self, options: AddingData, number: int, read: Tensor, target: Tensor) -> View:  # noqa: ARG002

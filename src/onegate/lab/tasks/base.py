@@ -16,14 +16,15 @@ from __future__ import annotations
 
 import difflib
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any, Literal, NamedTuple, TypeVar
+from dataclasses import dataclass, field
+from typing import Any, Final, Literal, NamedTuple, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 from torch import Tensor
 
 from onegate import units
+from onegate.lab.data import stand_ins
 from onegate.lab.recipes.recipe import (
     Count,
     Identifier,
@@ -152,6 +153,25 @@ class Planned(NamedTuple):
     settings: tuple[str, ...] = ()
 
 
+@dataclass(frozen=True)
+class Study:
+    """A table of runs of one recipe with some fields replaced, for the documents.
+
+    name: of the table. fixed: fields that are the same in all runs. size: hidden neurons, if the
+        runs have several.
+    """
+
+    name: str
+    recipe: str
+    varied: tuple[str, ...]
+    fixed: Mapping[str, Any] = field(default_factory=dict)
+    units: tuple[str, ...] = ("mgu", "gru")
+    size: int | None = None
+
+
+FORGET_BIAS: Final = ("model.init", "model.init_value")  # of studies of how a gate starts
+
+
 @dataclass(frozen=True, eq=False)
 class View:
     """An example as a reader sees it.
@@ -189,12 +209,15 @@ class Task:
     options: the dataclass of what can be chosen about the data.
     vocabulary: the words, or how many, where inputs are words. classes: their names, if any.
     says: how a model's answer is told. digits: whether the classes are the digits of images.
-    generated: whether the data are made, not read from files.
+    generated: whether the data are made, not read from files. source: of `onegate.lab.data`, if its
+        files are fetched.
     recipes: by name, the function of a unit's name that gives the recipe.
     published, cited, counts: the paper's numbers. counting: how it counts parameters, if not
         every number of one layer.
     axis: over which training is drawn; paper_axis: that of the recipe `paper`, if another.
-    quick, full: what `onegate reproduce` runs.
+    quick, full: what `onegate reproduce` runs; quick_stand_in: where the data are not to be had.
+    stand_in: settings of every recipe on stand-in data, without which there are none.
+    studies: tables for the documents.
     """
 
     name: str
@@ -209,6 +232,7 @@ class Task:
     says: str = "answers"
     digits: bool = False
     generated: bool = False
+    source: str = ""
     published: tuple[Published, ...] = ()
     cited: tuple[Cited, ...] = ()
     counts: tuple[StatedCount, ...] = ()
@@ -217,6 +241,9 @@ class Task:
     paper_axis: Axis | None = None
     quick: tuple[Planned, ...] = ()
     full: tuple[Planned, ...] = ()
+    studies: tuple[Study, ...] = ()
+    quick_stand_in: tuple[Planned, ...] = ()
+    stand_in: tuple[str, ...] = ()
 
     def __init__(self) -> None:
         name = getattr(self, "name", None)
@@ -256,6 +283,10 @@ class Task:
             evaluate_every=max(1, epochs // 20),
             keep="best" if getattr(options, "valid", 1) else "last",
         )
+
+    def stands_in(self, options: Any) -> str:
+        """What a page says of data that are a stand-in; empty where they are not."""
+        return stand_ins.notice(self.name, options)
 
     def check(self, recipe: Recipe) -> None:
         """Refuses a recipe whose data or model are of another task."""

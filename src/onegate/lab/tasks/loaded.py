@@ -150,7 +150,6 @@ class LoadedExamples(Loaded):
         self.splits = frozenset(split for split, examples in sets.items() if len(examples))
 
     def batches_in(self, split: Split) -> int:
-        """How many batches of the recipe's size a set fills."""
         return -(-len(self.sets[split]) // self.recipe.batch_size)
 
     def training(self, epoch: int, start: int) -> Iterator[Batch]:

@@ -16,6 +16,7 @@ from onegate.lab import data
 from onegate.lab.data import randomness
 from onegate.lab.recipes.recipe import (
     Count,
+    DataSource,
     Model,
     Natural,
     Optimizer,
@@ -25,9 +26,11 @@ from onegate.lab.recipes.recipe import (
     Schedule,
 )
 from onegate.lab.tasks.base import (
+    FORGET_BIAS,
     Axis,
     Cited,
     Planned,
+    Study,
     Task,
     View,
     as_released,
@@ -54,6 +57,7 @@ class MnistData(Options):
         out for choosing.
     scaling: `unit` keeps pixels within 0 and 1, `standard` gives them mean 0 and deviation 1.
     permutation_seed: the order of pixels in `mnist_permuted`.
+    source: `stand-in` takes printed digits instead, see `onegate.lab.data.stand_ins.digits`.
     """
 
     train: Count = 50_000
@@ -61,10 +65,18 @@ class MnistData(Options):
     test: Annotated[int, Range(1, 10_000)] = 10_000
     scaling: Literal["unit", "standard"] = "unit"
     permutation_seed: Natural = 0
+    source: DataSource = "real"
 
     def __post_init__(self) -> None:
         super().__post_init__()
         check_split(self.train, self.valid, 60_000, "MNIST has 60,000 training images")
+
+
+def pixel_scaling(asked: MnistData) -> tuple[float, float]:
+    """What a pixel from 0 to 255 is multiplied by, and what is then added."""
+    if asked.scaling == "standard":
+        return 1 / 255 / _DEVIATION, -_MEAN / _DEVIATION
+    return 1 / 255, 0.0
 
 
 def _paper(task: _Task, unit: str) -> Recipe:
@@ -113,22 +125,22 @@ def _flow(task: _Task, unit: str) -> Recipe:
             **asked.reasons,
             "model.readout": "the released code's dense layer sees the states of all steps; with "
             "the last state alone the flow is at 27 % where the paper is at 88 %",
-            "optimizer.kind": "at lr 1e-8 training follows dw/ds = -gradient, and only the flow "
-            "time s = updates x lr / (1 - momentum) matters",
+            "optimizer.kind": "at lr 1e-8 training follows the flow dw/dtau = -gradient, and "
+            "only its length tau = updates x lr / (1 - momentum) matters, which is not in seconds",
             "optimizer.lr": "the step of the flow; halving it must not move the curve",
             "batch_size": "a million tiny steps average over the data; few large ones need "
             "batches that are large enough for the same average",
             "evaluate_every": "evaluation on 10,000 images is to stay a small part of the time",
-            "length": "16,000 epochs of 500 updates (batch 100), each of flow time 1e-6"
+            "length": "16,000 epochs of 500 updates (batch 100), each of length 1e-6 of the flow"
             if rows
             else "16,000 epochs of 100 updates (batch 500, as in the released code by pixels), "
-            "each of flow time 1e-6",
+            "each of length 1e-6 of the flow",
         },
     )
 
 
 def _tuned(task: _Task, unit: str) -> Recipe:
-    """The last state of the same 100 units, trained as we would today."""
+    """The last state of the same 100 neurons, trained as we would today."""
     asked = Recipe(
         task=task,
         name="tuned",
@@ -162,7 +174,7 @@ def _tuned(task: _Task, unit: str) -> Recipe:
             **asked.reasons,
             "batch_size": "an epoch of MGU by pixels takes as long as with 100, and comes to 87 % "
             "on the validation set instead of 79",
-            "model.init": "784 steps: the units start with memory spans spread over the sequence "
+            "model.init": "784 steps: the neurons start with memory spans spread over the sequence "
             "(Tallec and Ollivier 2018)",
         },
     )
@@ -191,13 +203,15 @@ def _all(task: _Task) -> MappingProxyType[str, Callable[[str], Recipe]]:
     return MappingProxyType({name: functools.partial(b, task) for name, b in builders.items()})
 
 
-class Mnist(Task):
+class MnistTask(Task):
     """Section 4.3 of the paper."""
 
     options = MnistData
+    source = "mnist"
     says = "reads it as"
     digits = True
     paper_axis = Axis("epoch", "epoch / 100", 100.0)
+    stand_in = ("data.source=stand-in",)
 
     def values(self, images: NDArray[np.uint8], options: MnistData) -> NDArray[np.uint8]:
         """Images (N, 28, 28) as sequences (N, T, d)."""
@@ -211,10 +225,9 @@ class Mnist(Task):
         """Pixels from 0 to 1, or of mean 0 and deviation 1."""
         asked = recipe.data
         assert isinstance(asked, MnistData)
-        digits = data.mnist().split(asked.valid)
-        scale, shift = 1 / 255, 0.0
-        if asked.scaling == "standard":
-            scale, shift = scale / _DEVIATION, -_MEAN / _DEVIATION
+        found = data.stand_ins.digits() if asked.source == "stand-in" else data.mnist()
+        digits = found.split(asked.valid)
+        scale, shift = pixel_scaling(asked)
 
         def examples(part: data.Digits) -> Examples:
             values = self.values(part.images, asked)
@@ -230,7 +243,6 @@ class Mnist(Task):
         return LoadedExamples(recipe, self.metric, sets, shape)
 
     def answer(self, target: Tensor) -> str:
-        """The digit."""
         return f"digit {self.told(target.item())}"
 
     def view(self, options: MnistData, number: int, read: Tensor, target: Tensor) -> View:
@@ -251,7 +263,7 @@ class Mnist(Task):
 
 
 @register
-class Rows(Mnist):
+class Rows(MnistTask):
     """28 rows of 28 pixels."""
 
     name = "mnist_rows"
@@ -267,6 +279,14 @@ class Rows(Mnist):
     cited = (Cited("GRU leads in the first 1,000 of 16,000 epochs, then MGU", "Section 4.3"),)
     counts = stated_pair(28, 100, mgu=25_800, gru=38_700)
     quick = full = (Planned("flow"),)
+    studies = (
+        Study("halved rows", "flow", ("optimizer.lr",)),
+        Study("gate after rows", "tuned", (), units=("mgu", "mgu_gate_after")),
+        Study("forget bias rows", "tuned", FORGET_BIAS, {"length": 5.0}, ("mgu", "lstm")),
+    )
+    quick_stand_in = (
+        Planned("tuned", ("length=2", "data.train=20000", "data.valid=2000", "data.test=2000")),
+    )
 
     def values(self, images: NDArray[np.uint8], options: MnistData) -> NDArray[np.uint8]:  # noqa: ARG002
         """(N, 28, 28)."""
@@ -274,7 +294,7 @@ class Rows(Mnist):
 
 
 @register
-class Pixels(Mnist):
+class Pixels(MnistTask):
     """784 pixels, row by row."""
 
     name = "mnist_pixels"
@@ -302,6 +322,18 @@ class Pixels(Mnist):
     counts = stated_pair(1, 100, mgu=20_400, gru=30_600)
     quick = (Planned("flow", ("batch_size=50", "evaluate_every=0.4")),)
     full = (Planned("flow"),)
+    quick_stand_in = (
+        Planned(
+            "flow",
+            (
+                "batch_size=50",
+                "length=0.6",
+                "evaluate_every=0.1",
+                "data.valid=1000",
+                "data.test=2000",
+            ),
+        ),
+    )
 
     def values(self, images: NDArray[np.uint8], options: MnistData) -> NDArray[np.uint8]:  # noqa: ARG002
         """(N, 784, 1)."""
@@ -309,7 +341,7 @@ class Pixels(Mnist):
 
 
 @register
-class Permuted(Mnist):
+class Permuted(MnistTask):
     """784 pixels in an order that is fixed and random. The paper does not have it."""
 
     name = "mnist_permuted"
@@ -317,11 +349,11 @@ class Permuted(Mnist):
     short = "MNIST permuted pixels"
     about = "The same 784 pixels in one fixed random order. The paper does not have this task."
     recipes = _all("mnist_permuted")
+    studies = (Study("permuted", "tuned", (*FORGET_BIAS, "optimizer.lr"), {"length": 2.0}),)
 
     def values(self, images: NDArray[np.uint8], options: MnistData) -> NDArray[np.uint8]:
         """(N, 784, 1)."""
         return data.permuted(images, options.permutation_seed)
 
     def order(self, options: MnistData) -> NDArray[np.int64]:
-        """The random order."""
         return randomness.order(_SIDE * _SIDE, options.permutation_seed)

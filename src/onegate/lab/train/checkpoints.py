@@ -15,11 +15,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import safetensors
-import safetensors.torch
 import torch
 
-from onegate import files
+from onegate import files, tensor_files
 
 _KEPT = 2  # the last one, and one before it in case the last is damaged
 _NAMED = 3  # tensors that an error names
@@ -90,9 +88,7 @@ class Checkpoints:
         """Writes a checkpoint; older ones are removed when it is safely there."""
         self.folder.mkdir(exist_ok=True)
         tensors, values = self._paths(checkpoint.update)
-        content = safetensors.torch.save(
-            {name: tensor.contiguous() for name, tensor in checkpoint.tensors.items()}
-        )
+        content = tensor_files.to_bytes(checkpoint.tensors)
         body = {
             "update": checkpoint.update,
             "tensors_sha256": hashlib.sha256(content).hexdigest(),
@@ -118,9 +114,8 @@ class Checkpoints:
                 f"{body['tensors_sha256'][:16]}... was written"
             )
         try:
-            # Cloned: the loaded ones are views of `content`, not aligned as torch's own are.
-            loaded = {name: t.clone() for name, t in safetensors.torch.load(content).items()}
-        except (safetensors.SafetensorError, ValueError, KeyError) as error:
+            loaded, _ = tensor_files.from_bytes(content)
+        except ValueError as error:
             raise CheckpointError(f"{tensors} holds no tensors: {error}") from None
         require_layouts(layouts(loaded), body.get("tensors", layouts(loaded)), str(tensors))
         return Checkpoint(update, loaded, body["values"])

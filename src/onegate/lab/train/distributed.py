@@ -18,7 +18,6 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
-import safetensors.torch
 import torch
 import torch.distributed as dist
 from torch import Tensor
@@ -27,6 +26,7 @@ from torch.distributed.rendezvous import rendezvous
 from torch.nn import functional as F
 from torch.overrides import TorchFunctionMode
 
+from onegate import tensor_files
 from onegate.lab.runs import RunError
 from onegate.lab.tasks import Batch
 from onegate.lab.train.checkpoints import Checkpoint
@@ -145,7 +145,6 @@ class Processes(ProcessGroup):
         return [float(number) for number in numbers]
 
     def largest(self, *values: int) -> list[int]:
-        """The largest of each value over processes."""
         numbers = torch.tensor(values, dtype=torch.int64, device=self.device)
         self._reduce(numbers, dist.ReduceOp.MAX)
         return [int(number) for number in numbers]
@@ -202,9 +201,9 @@ class Processes(ProcessGroup):
         head = json.loads(self._broadcast(json.dumps(head).encode()))
         if head is None:
             return None
-        content = safetensors.torch.save(_contiguous(own.tensors)) if own else b""
-        loaded = safetensors.torch.load(self._broadcast(content))
-        return Checkpoint(head["update"], {n: t.clone() for n, t in loaded.items()}, head["values"])
+        content = tensor_files.to_bytes(own.tensors) if own else b""
+        loaded, _ = tensor_files.from_bytes(self._broadcast(content))
+        return Checkpoint(head["update"], loaded, head["values"])
 
     def _broadcast(self, content: bytes) -> bytes:
         """The bytes that the first process gives; what the others give does not matter."""
@@ -265,10 +264,6 @@ def _each(change: Callable[[Tensor], Tensor], states: States | None) -> States |
     if states is None or isinstance(states, Tensor):
         return None if states is None else change(states)
     return tuple(change(state) for state in states)
-
-
-def _contiguous(tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
-    return {name: tensor.contiguous() for name, tensor in tensors.items()}
 
 
 @contextmanager

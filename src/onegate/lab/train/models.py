@@ -12,7 +12,7 @@ from torch import Tensor, nn
 
 from onegate import units
 from onegate.lab import tasks
-from onegate.lab.recipes.recipe import Model, Recipe
+from onegate.lab.recipes.recipe import INSIDE, Model, Recipe
 from onegate.lab.tasks import Batch, Shape
 from onegate.lab.train import text_statistics
 from onegate.lab.train.cross_entropy import summed_cross_entropy
@@ -182,6 +182,7 @@ def _recurrent(unit: str, model: Model, width: int) -> Recurrent:
         engine=model.engine,
         learn_initial_state=model.learn_initial_state,
         init=None if model.init == "layer" else (model.init, model.init_value),
+        **{name: getattr(model, name) for name in INSIDE},
         **model.unit_options,
     )
 

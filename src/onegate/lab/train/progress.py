@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import sys
+import threading
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -67,14 +68,12 @@ class Lines:
         self.console = Console(file=sys.stdout, soft_wrap=True, highlight=False, markup=False)
 
     def started(self, title: str) -> None:
-        """Prints the title."""
         self.console.print(title)
 
     def updated(self, position: Position) -> None:
         """Says nothing: a log is read later."""
 
     def evaluated(self, position: Position, metrics: Mapping[str, float]) -> None:
-        """Prints position and metrics."""
         self.console.print(f"{position}  {shown(metrics)}")
 
     def ended(self) -> None:
@@ -138,7 +137,6 @@ class TensorBoard:
         self.writer: Any = SummaryWriter(str(folder))
 
     def started(self, title: str) -> None:
-        """Notes the title."""
         self.writer.add_text("run", title)
 
     def updated(self, position: Position) -> None:
@@ -150,7 +148,6 @@ class TensorBoard:
             self.writer.add_scalar(name, value, position.update)
 
     def ended(self) -> None:
-        """Closes the file."""
         self.writer.close()
 
 
@@ -159,6 +156,42 @@ def for_output(quiet: bool = False) -> list[Observer]:
     if quiet:
         return []
     return [Live() if sys.stdout.isatty() else Lines()]
+
+
+QUIET_SECONDS = 2.0  # what ends sooner need not show that it is alive
+
+
+@contextmanager
+def alive(doing: str) -> Iterator[Callable[[str], None]]:
+    """Shows that something is being done: a moving sign on a terminal, elsewhere lines.
+
+    What it gives takes a text that says more, at which step the work is. Lines are written of what
+    takes longer than `QUIET_SECONDS`.
+    """
+    console = Console(stderr=True, soft_wrap=True, highlight=False, markup=False)
+    if console.is_terminal:
+        with console.status(doing) as status:
+            yield lambda more: status.update(f"{doing}: {more}")
+        return
+    latest = doing
+
+    def write() -> None:
+        console.print(f"{latest} ...")
+
+    timer = threading.Timer(QUIET_SECONDS, write)
+    timer.daemon = True
+
+    def tell(more: str) -> None:
+        nonlocal latest
+        latest = f"{doing}: {more}"
+        if timer.finished.is_set():
+            write()
+
+    timer.start()
+    try:
+        yield tell
+    finally:
+        timer.cancel()
 
 
 class Speed:
@@ -226,7 +259,6 @@ class Clock:
             yield item
 
     def elapsed(self) -> float:
-        """Seconds since the clock was made."""
         return time.perf_counter() - self.started
 
     @property

@@ -1,0 +1,30 @@
+// Masks of dropout: numbers that depend on a seed and their place alone. nn/dropout.py computes the
+// same with torch.
+#pragma once
+
+#include <cstdint>
+
+namespace OG_ISA {
+
+inline uint32_t mixed(uint32_t x) {
+  x = (x ^ (x >> 16)) * 0x85EBCA6Bu;
+  x = (x ^ (x >> 13)) * 0xC2B2AE35u;
+  return x ^ (x >> 16);
+}
+
+// to[i] = 0 with the probability (last_zero + 1) / 2^32, else `other`. Plain loops, which compilers
+// turn into vectors.
+template <class T>
+void fill_mask(T* to, int64_t count, uint32_t first, uint32_t second, uint32_t last_zero, T other) {
+  constexpr int64_t kRun = 256;
+  uint32_t words[kRun];
+  for (int64_t at = 0; at < count; at += kRun) {
+    const int64_t run = count - at < kRun ? count - at : kRun;
+    const uint32_t base = static_cast<uint32_t>(at);
+    for (uint32_t i = 0; i < kRun; ++i)
+      words[i] = mixed(mixed((base + i) * 0x9E3779B1u + first) ^ second);
+    for (int64_t i = 0; i < run; ++i) to[at + i] = words[i] <= last_zero ? T{0} : other;
+  }
+}
+
+}  // namespace OG_ISA

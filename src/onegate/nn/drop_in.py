@@ -1,0 +1,510 @@
+"""torch.nn's own recurrent layers and cells, running on the fused engine.
+
+Every class here is a subclass of torch's: the same parameters under the same names, the same
+state dict, the same initial values. `accelerate` turns the layers of a model into them, in place.
+What the engine cannot do, or does not do faster, is left to torch's kernel, and the reason is kept
+for `engine_report`.
+"""
+
+from __future__ import annotations
+
+import copy
+import functools
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, nullcontext
+from typing import Any, Final, NamedTuple, TypeVar
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+from torch.nn.utils import parametrize
+from torch.nn.utils.rnn import PackedSequence, pack_padded_sequence, pad_packed_sequence
+
+from onegate.engines import NOT_RUN, reference
+from onegate.engines.base import Direction
+from onegate.engines.cpu.operator import ENGINE as FUSED
+from onegate.engines.cpu.operator import is_transformed
+from onegate.language import Graph
+from onegate.nn.cells import Cell
+from onegate.nn.drop_in_rule import torch_is_faster
+from onegate.nn.forms import FORMS, PROJECTION, UNITS, projected
+from onegate.nn.layers import Recurrent
+from onegate.tracing import trace
+from onegate.units import get
+
+Model = TypeVar("Model", bound=nn.Module)
+
+_PLAIN: Final = (Tensor, nn.Parameter)
+_LAYERS_TAKE: Final = (*_PLAIN, PackedSequence)
+_HALF: Final = (torch.bfloat16, torch.float16)
+_TAKEN: Final = "_engine_taken"  # in a module's __dict__: plain data, so that it can be pickled
+
+
+class _Left(Exception):  # noqa: N818 - a reason, not a fault
+    """The call is left to torch's kernel; the message is the reason."""
+
+
+class _Shared(nn.Module):
+    """What layers and cells have in common."""
+
+    _kind: str  # of the rule
+
+    def engine_report(self) -> EngineReport:
+        """The kernel that the last call took, and why."""
+        return engine_report(self)
+
+    def __prepare_scriptable__(self) -> nn.Module:
+        """TorchScript sees torch's own layer."""
+        return restore(copy.copy(self))
+
+    def _left(self, reason: str) -> None:
+        if not torch.compiler.is_compiling():
+            self.__dict__[_TAKEN] = ("torch", reason)
+
+    def _ran(self, dtype: torch.dtype) -> None:
+        if not torch.compiler.is_compiling():
+            kind = str(dtype).removeprefix("torch.")
+            if is_transformed():
+                self.__dict__[_TAKEN] = (reference.ENGINE.name, "a torch.func transform is active")
+            else:
+                self.__dict__[_TAKEN] = (FUSED.name, f"{kind} on the CPU")
+
+
+def _row_steps(x: Any, width: int) -> int:
+    """T times B of an input, from one question to it: the call may be left to torch."""
+    count: int = x.numel() if type(x) in _PLAIN else x.data.numel()
+    return count // (width or 1)
+
+
+def _steps(x: Any, batch_first: bool) -> int:
+    if type(x) is PackedSequence:
+        return len(x.batch_sizes)
+    return x.shape[1 if batch_first and x.dim() == 3 else 0] if x.dim() > 1 else 0
+
+
+class _Layer(_Shared, nn.RNNBase):
+    def forward(self, input: Any, hx: Any = None) -> Any:
+        """As torch's layer."""
+        reason = None
+        if type(input) in _LAYERS_TAKE:
+            row_steps = _row_steps(input, self.input_size)
+            steps = _steps(input, self.batch_first)
+            reason = torch_is_faster(self._kind, row_steps, self.hidden_size, steps)
+        if reason is None:
+            try:
+                return self._fused(input, hx)
+            except _Left as left:
+                reason = str(left)
+        self._left(reason)
+        return super().forward(input, hx)
+
+    def _fused(self, input: Any, hx: Any) -> Any:
+        packed = isinstance(input, PackedSequence)
+        data = input.data if packed else input
+        batched = packed or (isinstance(data, Tensor) and data.dim() == 3)
+        _check_data(data, (2,) if packed else (2, 3), self.input_size)
+        self._update_flat_weights()
+        weights = _checked_weights(self._flat_weights, data)
+        if packed:
+            x, lengths = pad_packed_sequence(PackedSequence(data, input.batch_sizes))
+        else:
+            x, lengths = data, None
+            if not batched:
+                x = x.unsqueeze(1)
+            elif self.batch_first:
+                x = x.transpose(0, 1)
+        states = self._states(hx, x, batched)
+        if packed and states is not None and input.sorted_indices is not None:
+            states = tuple(s.index_select(1, input.sorted_indices) for s in states)
+        out: Any
+        out, last = self._layers(x, states, weights, lengths)
+        if lengths is not None:
+            if input.unsorted_indices is not None:
+                last = [s.index_select(1, input.unsorted_indices) for s in last]
+            out = PackedSequence(
+                pack_padded_sequence(out, lengths).data,
+                input.batch_sizes,
+                input.sorted_indices,
+                input.unsorted_indices,
+            )
+        elif not batched:
+            out, last = out.squeeze(1), [s.squeeze(1) for s in last]
+        elif self.batch_first:
+            out = out.transpose(0, 1)
+        return out, tuple(last) if self.mode == "LSTM" else last[0]
+
+    def _sizes(self) -> tuple[int, ...]:
+        """Of the states: h, which may be a projection, and for LSTM c."""
+        h = self.proj_size or self.hidden_size
+        return (h, self.hidden_size) if self.mode == "LSTM" else (h,)
+
+    def _states(self, hx: Any, x: Tensor, batched: bool) -> tuple[Tensor, ...] | None:
+        """The states before the first step, each (D * num_layers, B, its size)."""
+        if hx is None:
+            return None
+        given = hx if isinstance(hx, (tuple, list)) else (hx,)
+        rows = self.num_layers * (2 if self.bidirectional else 1)
+        sizes = self._sizes()
+        if len(given) != len(sizes):
+            raise _Left("another number of states than the layer has")
+        for state, size in zip(given, sizes, strict=True):
+            _check_state(state, (rows, x.shape[1], size) if batched else (rows, size), x)
+        return tuple(s if batched else s.unsqueeze(1) for s in given)
+
+    def _layers(
+        self,
+        x: Tensor,
+        states: tuple[Tensor, ...] | None,
+        weights: Sequence[Tensor],
+        lengths: Tensor | None,
+    ) -> tuple[Tensor, list[Tensor]]:
+        """x: (T, B, d), the outputs (T, B, D * n), and the last states, as `_states`."""
+        ways = 2 if self.bidirectional else 1
+        each = len(weights) // (ways * self.num_layers)
+        compute, given = _dtypes(self.mode, x, None if states is None else states[0])
+        if states is None:
+            zeros = tuple([x.new_zeros(x.shape[1], n, dtype=compute) for n in self._sizes()])
+            starts = [zeros] * (ways * self.num_layers)
+        else:
+            starts = list(zip(*(s.to(compute).unbind(0) for s in states), strict=True))
+        dropout = self.dropout if self.training else 0.0
+        lasts: list[tuple[Tensor, ...]] = []
+        with _full_precision():
+            x = x.to(compute)
+            for layer in range(self.num_layers):
+                if layer and dropout:
+                    x = _dropped(x, dropout, lengths)
+                graph = _graph(self.mode, x.shape[-1], self.hidden_size, self.bias, self.proj_size)
+                directions = [
+                    Direction(
+                        starts[d], _cut(self.mode, graph, weights[d * each :][:each], compute)
+                    )
+                    for d in range(layer * ways, (layer + 1) * ways)
+                ]
+                x, last = _run(graph, x, directions, lengths)
+                lasts += last
+            x = x.to(given)
+            stacked = [torch.stack(s).to(given) for s in zip(*lasts, strict=True)]
+        self._ran(given)
+        return x, stacked
+
+
+class _OneStep(_Shared, nn.RNNCellBase):
+    _mode: str
+
+    def forward(self, input: Any, hx: Any = None) -> Any:
+        """As torch's cell."""
+        reason = None
+        if type(input) in _PLAIN:
+            rows = _row_steps(input, self.input_size)
+            reason = torch_is_faster(self._kind, rows, self.hidden_size)
+        if reason is None:
+            try:
+                return self._fused(input, hx)
+            except _Left as left:
+                reason = str(left)
+        self._left(reason)
+        return super().forward(input, hx)
+
+    def _fused(self, input: Any, hx: Any) -> Any:
+        _check_data(input, (1, 2), self.input_size)
+        if not self.hidden_size:
+            raise _Left("a cell without neurons")
+        batched, several = input.dim() == 2, self._mode == "LSTM"
+        n, rows = self.hidden_size, input.shape[0] if batched else 1
+        names = ["weight_ih", "weight_hh"] + (["bias_ih", "bias_hh"] if self.bias else [])
+        weights = _checked_weights([getattr(self, name) for name in names], input)
+        mode = self._unit_mode()
+        graph = _graph(mode, self.input_size, n, self.bias, 0)
+        x = input.view(1, rows, -1)
+        states = hx if several and hx is not None else (hx,)
+        if hx is not None:
+            if len(states) != (2 if several else 1):
+                raise _Left("another number of states than the cell has")
+            for state in states:
+                _check_state(state, (rows, n) if batched else (n,), x)
+        given_state = None if hx is None else states[0]
+        compute, given = _dtypes(f"{self._mode}Cell", x, given_state)
+        with _full_precision():
+            if hx is None:
+                start = (x.new_zeros(rows, n, dtype=compute),) * (2 if several else 1)
+            else:
+                start = tuple([s.to(compute).view(rows, n) for s in states])
+            directions = [Direction(start, _cut(mode, graph, weights, compute))]
+            _, (last,) = _run(graph, x.to(compute), directions, None)
+            # Copies, not views: a state may be changed in place.
+            new = tuple([(s if batched else s.squeeze(0)).to(given).clone() for s in last])
+        self._ran(given)
+        return new if several else new[0]
+
+    def _unit_mode(self) -> str:
+        if self._mode != "RNN":
+            return self._mode
+        mode = f"RNN_{self.nonlinearity}".upper()
+        if mode not in UNITS:
+            raise _Left(f"nonlinearity={self.nonlinearity!r}")
+        return mode
+
+
+class GRU(_Layer, nn.GRU):
+    """`torch.nn.GRU`, on the fused engine where that is faster."""
+
+    _kind = "GRU"
+
+
+class LSTM(_Layer, nn.LSTM):
+    """`torch.nn.LSTM`, on the fused engine where that is faster."""
+
+    _kind = "LSTM"
+
+
+class RNN(_Layer, nn.RNN):
+    """`torch.nn.RNN`, on the fused engine where that is faster."""
+
+    _kind = "RNN"
+
+
+class GRUCell(_OneStep, nn.GRUCell):
+    """`torch.nn.GRUCell`, on the fused engine where that is faster."""
+
+    _mode, _kind = "GRU", "GRUCell"
+
+
+class LSTMCell(_OneStep, nn.LSTMCell):
+    """`torch.nn.LSTMCell`, on the fused engine where that is faster."""
+
+    _mode, _kind = "LSTM", "LSTMCell"
+
+
+class RNNCell(_OneStep, nn.RNNCell):
+    """`torch.nn.RNNCell`, on the fused engine where that is faster."""
+
+    _mode, _kind = "RNN", "RNNCell"
+
+
+def _check_data(x: Any, dims: tuple[int, ...], width: int) -> None:
+    """Leaves to torch's kernel, and to its error messages, what is no plain CPU tensor."""
+    if type(x) not in _PLAIN:
+        raise _Left(f"the input is a {type(x).__name__}, no plain tensor")
+    if x.dim() not in dims or x.shape[-1] != width:
+        raise _Left(f"an input of {tuple(x.shape)}, expected {width} features")
+    if not x.numel():
+        raise _Left("an empty batch, no step, or no feature")
+    if torch._C._get_tracing_state() is not None:
+        raise _Left("TorchScript or ONNX records the call")
+    if torch.compiler.is_exporting():
+        raise _Left("torch.export records the call")
+
+
+def _check_state(state: Any, shape: tuple[int, ...], x: Tensor) -> None:
+    if type(state) not in _PLAIN or state.shape != shape:
+        raise _Left("a state of another type or shape than the layer's")
+    if state.dtype is not x.dtype or state.device != x.device:
+        raise _Left("a state of another dtype or device than the input's")
+
+
+def _checked_weights(weights: Sequence[Any], x: Tensor) -> list[Tensor]:
+    free = torch.is_autocast_enabled("cpu")
+    for weight in weights:
+        if type(weight) not in _PLAIN:
+            raise _Left(f"a weight is a {type(weight).__name__}, no plain tensor")
+        if weight.device != x.device or (weight.dtype is not x.dtype and not free):
+            raise _Left("weights of another dtype or device than the input's")
+    return list(weights)
+
+
+def _dtypes(kind: str, x: Tensor, state: Tensor | None) -> tuple[torch.dtype, torch.dtype]:
+    """In which the engine computes, and of the results: torch's layer's own."""
+    if torch.is_autocast_enabled("cpu") and x.dtype is not torch.float64:
+        low = torch.get_autocast_dtype("cpu")
+        # Their last operation adds to the state, which autocast leaves as it is.
+        keeps = kind in ("GRU", "GRUCell", "LSTMCell")
+        own = (x if state is None else state).dtype
+        return torch.float32, torch.promote_types(low, own) if keeps else low
+    return (torch.float32 if x.dtype in _HALF else x.dtype), x.dtype
+
+
+def _full_precision() -> Any:
+    if torch.is_autocast_enabled("cpu"):
+        return torch.autocast("cpu", enabled=False)
+    return _NOTHING
+
+
+_NOTHING: Final = nullcontext()
+
+
+def _dropped(x: Tensor, share: float, lengths: Tensor | None) -> Tensor:
+    """Dropout drawn as torch draws it: of a packed batch for its rows alone."""
+    if lengths is None:
+        return F.dropout(x, share)
+    packed = pack_padded_sequence(x, lengths)
+    dropped = F.dropout(packed.data, share)
+    return pad_packed_sequence(PackedSequence(dropped, packed.batch_sizes))[0]
+
+
+def _cut(
+    mode: str, graph: Graph, weights: Sequence[Tensor], dtype: torch.dtype
+) -> dict[str, Tensor]:
+    """Views of torch's stacked weights by the keys of the graph.
+
+    Two biases that act as their sum are added here, under autograd, so that each gets its
+    gradient; GRU's last gate alone keeps them apart.
+    """
+    weights = [w.to(dtype) for w in weights]
+    blocks = FORMS[UNITS[mode]].blocks
+    named = {PROJECTION: weights[-1]} if len(weights) % 2 else {}
+    ih, hh, *biases = [w.chunk(len(blocks)) for w in weights[: len(weights) // 2 * 2]]
+    sums = (weights[2] + weights[3]).chunk(len(blocks)) if biases else ()
+    for gate, block in enumerate(blocks):
+        named[block.weight_ih], named[block.weight_hh] = ih[gate], hh[gate]
+        if biases and block.bias_ih == block.bias_hh:
+            named[block.bias_ih] = sums[gate]
+        elif biases:
+            named[block.bias_ih], named[block.bias_hh] = biases[0][gate], biases[1][gate]
+    return {key: named[key] for key in graph.parameters}
+
+
+def _run(
+    graph: Graph, x: Tensor, directions: Sequence[Direction], lengths: Tensor | None
+) -> tuple[Tensor, tuple[tuple[Tensor, ...], ...]]:
+    problem = FUSED.problem(graph, x, directions)
+    if problem is None:
+        return FUSED.run(graph, x, directions, lengths)
+    if is_transformed():  # where torch's kernel, which writes in place, mostly raises
+        return reference.run(graph, x, directions, lengths)
+    raise _Left(problem)
+
+
+@functools.lru_cache(maxsize=512)
+def _graph(mode: str, width: int, hidden: int, bias: bool, proj: int) -> Graph:
+    return trace(projected(get(UNITS[mode]), proj), width, hidden, bias)
+
+
+_KINDS: Final[dict[type[nn.Module], type[_Shared]]] = {
+    nn.GRU: GRU,
+    nn.LSTM: LSTM,
+    nn.RNN: RNN,
+    nn.GRUCell: GRUCell,
+    nn.LSTMCell: LSTMCell,
+    nn.RNNCell: RNNCell,
+}
+
+
+def accelerate(model: Model) -> Model:
+    """Lets every GRU, LSTM and RNN of torch.nn in `model`, and their cells, run on our engines.
+
+    In place: parameters, state dict, hooks and optimisers stay what they are. A module of a
+    subclass, which may compute something else, is left alone. `engine_report(model)` says what
+    ran where.
+
+    >>> model = onegate.accelerate(torch.nn.GRU(28, 100))
+    """
+    if not isinstance(model, nn.Module):
+        raise TypeError(f"accelerate takes a torch.nn.Module, got {type(model).__name__}")
+    for module in model.modules():
+        if not isinstance(module, _Shared):
+            new = _accelerated(type(module))
+            if new is not None and "forward" not in vars(module):
+                module.__class__ = new
+    return model
+
+
+def restore(model: Model) -> Model:
+    """Gives every module that `accelerate` changed back its class."""
+    for module in model.modules():
+        if isinstance(module, _Shared):
+            _give_back(module)
+    return model
+
+
+@contextmanager
+def accelerated(model: Model) -> Iterator[Model]:
+    """`accelerate` inside the `with` block; what ran on our engines before goes on to."""
+    before = {module for module in model.modules() if isinstance(module, _Shared)}
+    accelerate(model)
+    try:
+        yield model
+    finally:
+        for module in model.modules():
+            if isinstance(module, _Shared) and module not in before:
+                _give_back(module)
+
+
+def _give_back(module: nn.Module) -> None:
+    module.__class__ = _restored(type(module))
+    module.__dict__.pop(_TAKEN, None)
+
+
+def _accelerated(kind: type[nn.Module]) -> type[nn.Module] | None:
+    """The subclass of `kind` that runs on our engine, None where there is none."""
+    if _is_parametrized(kind):
+        return _on_base(kind, _accelerated(kind.__bases__[0]))
+    return _KINDS.get(kind)
+
+
+def _restored(kind: type[nn.Module]) -> type[nn.Module]:
+    if _is_parametrized(kind):
+        return _on_base(kind, _restored(kind.__bases__[0])) or kind
+    return next((theirs for theirs, ours in _KINDS.items() if ours is kind), kind)
+
+
+def _is_parametrized(kind: type[nn.Module]) -> bool:
+    """Whether torch.nn.utils.parametrize made the class, for one module."""
+    return kind.__module__ == parametrize.__name__ and kind.__name__.startswith("Parametrized")
+
+
+def _on_base(kind: type[nn.Module], base: type[nn.Module] | None) -> type[nn.Module] | None:
+    """The same class on another base, to which the end of the parametrizations leads back."""
+    if base is None:
+        return None
+    own = {k: v for k, v in vars(kind).items() if k not in ("__dict__", "__weakref__")}
+    return type(kind.__name__, (base,), own)
+
+
+class EngineRow(NamedTuple):
+    """What ran a module: its name in the model, its class, the engine and the reason."""
+
+    name: str
+    kind: str
+    engine: str
+    reason: str
+
+
+class EngineReport(tuple[EngineRow, ...]):
+    """A row for each recurrent module; printed as a table."""
+
+    __slots__ = ()
+
+    def __str__(self) -> str:
+        rows = [EngineRow("module", "class", "engine", "reason"), *self]
+        widths = [max(map(len, column)) for column in list(zip(*rows, strict=True))[:3]]
+        return "\n".join(
+            "  ".join([*(f"{c:<{w}}" for c, w in zip(row, widths, strict=False)), row.reason])
+            for row in rows
+        )
+
+
+def engine_report(model: nn.Module) -> EngineReport:
+    """Which engine ran each recurrent module of `model` in its last call, and why.
+
+    >>> print(onegate.engine_report(model))
+    """
+    rows = []
+    for name, module in model.named_modules():
+        taken = _taken(module)
+        if taken is not None:
+            rows.append(EngineRow(name or "(the model)", type(module).__name__, *taken))
+    return EngineReport(rows)
+
+
+def _taken(module: nn.Module) -> tuple[str, str] | None:
+    if isinstance(module, (Recurrent, Cell)):
+        choice = module.engine_report()
+        return choice.name, choice.reason
+    if isinstance(module, _Shared):
+        taken: tuple[str, str] = module.__dict__.get(_TAKEN, (NOT_RUN.name, NOT_RUN.reason))
+        return taken
+    if isinstance(module, tuple(_KINDS)):
+        plain = type(module) in _KINDS or _is_parametrized(type(module))
+        return "torch", "not accelerated" if plain else "a subclass of torch's layer"
+    return None

@@ -1,0 +1,1 @@
+"""Models of other projects, trained with and without one line of ours."""

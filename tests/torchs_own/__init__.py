@@ -1,0 +1,1 @@
+"""torch's own tests of its recurrent layers, run with ours in their place: `make test-torch`."""
