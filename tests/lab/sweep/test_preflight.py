@@ -150,11 +150,13 @@ def test_ray_on_this_machine_is_started_if_there_is_none() -> None:
     [
         ([], 1),
         (["Starting Ray client server failed. See its log"], 2),
-        (["Starting Ray client server failed."] * 2, 2),
+        (["Starting Ray client server failed."] * 3, 4),
+        (["Starting Ray client server failed.", "Proxy failed to Connect to backend!"], 3),
+        (["Starting Ray client server failed."] * 4, 4),
         (["versions differ"], 1),
     ],
 )
-def test_a_client_s_server_that_starts_late_is_asked_for_again(
+def test_a_client_s_server_that_does_not_start_is_asked_for_again(
     problems: list[str], tries: int
 ) -> None:
     called: list[str] = []
@@ -163,9 +165,10 @@ def test_a_client_s_server_that_starts_late_is_asked_for_again(
         def init(self, address: str, **_: Any) -> None:
             called.append(address)
             if len(called) <= len(problems):
-                raise RuntimeError(problems[len(called) - 1])
+                text = problems[len(called) - 1]
+                raise ConnectionAbortedError(f"Initialization failure from server:\n{text}")
 
-    with contextlib.nullcontext() if len(problems) < tries else pytest.raises(RuntimeError):
+    with contextlib.nullcontext() if len(problems) < tries else pytest.raises(ConnectionError):
         cluster._init_at(Ray(), "ray://10.0.0.1:10001", {})
     assert called == ["ray://10.0.0.1:10001"] * tries
 

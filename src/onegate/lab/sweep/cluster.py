@@ -27,6 +27,9 @@ from onegate.lab.train.session import StopRequest
 # Deaths that a run survives; a run that takes its worker down each time must come to an end.
 _RETRIES = 5
 _SECONDS_TO_CONNECT = 5.0
+_ATTEMPTS_TO_CONNECT = 4
+# What Ray says when the process that it starts for a client died, or was not heard of in time.
+_PASSING = ("client server failed", "failed to Connect to backend")
 _SECONDS_TO_ANSWER = 300.0
 _SECONDS_BETWEEN_LOOKS = 1.0
 
@@ -245,13 +248,15 @@ def _init_here(ray: Any, quiet: Mapping[str, Any]) -> None:
 
 
 def _init_at(ray: Any, address: str, quiet: Mapping[str, Any]) -> None:
-    """Ray starts a process for each client and gives it half a minute; a busy head needs longer."""
-    try:
-        ray.init(address, **quiet)
-    except RuntimeError as error:
-        if "client server failed" not in str(error):
-            raise
-        ray.init(address, **quiet)
+    """Ray forks a process for each client, out of one with threads; on a busy head it may die."""
+    for attempt in range(_ATTEMPTS_TO_CONNECT):
+        try:
+            ray.init(address, **quiet)
+            return
+        except (ConnectionError, RuntimeError) as error:
+            passing = any(one in str(error) for one in _PASSING)
+            if not passing or attempt == _ATTEMPTS_TO_CONNECT - 1:
+                raise
 
 
 def _check_reachable(address: str) -> None:
