@@ -29,7 +29,7 @@ $(BIN)/python:
 # A change in the native code or in the dependencies installs again.
 $(VENV)/installed: $(BIN)/python $(SOURCES)
 	$(PIP) install -c constraints.txt torch
-	$(PIP) install -c constraints.txt -e '.[lab,test,lint]'
+	$(PIP) install -c constraints.txt -e '.[lab,test,lint,wheel]'
 	@touch $@
 
 reproduce: $(VENV)/installed
@@ -40,8 +40,10 @@ lint: $(VENV)/installed
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 
+# Files of tests side by side; a file stays in one process, and what it has built with it.
+WORKERS ?= auto
 test: lint
-	$(BIN)/pytest -q
+	$(BIN)/pytest -q -n $(WORKERS) --maxprocesses 4 --dist loadfile
 
 $(VENV)/installed-peers: $(VENV)/installed
 	$(PIP) install -c constraints.txt -e '.[lab,peers,test]'
@@ -49,7 +51,7 @@ $(VENV)/installed-peers: $(VENV)/installed
 	@touch $@
 
 test-peers: $(VENV)/installed-peers
-	KERAS_BACKEND=jax $(BIN)/pytest -q tests/library/peers tests/lab/bench
+	KERAS_BACKEND=jax $(BIN)/pytest -q -m peers
 
 # TORCH_SOURCE: a source tree of torch, such as Debian's source package of PyTorch.
 test-torch: $(VENV)/installed
@@ -92,11 +94,7 @@ fuzz: $(VENV)/installed
 bench: $(VENV)/installed
 	$(BIN)/onegate bench
 
-$(VENV)/installed-wheel: $(VENV)/installed
-	$(PIP) install -c constraints.txt -e '.[wheel]'
-	@touch $@
-
-wheel: $(VENV)/installed-wheel
+wheel: $(VENV)/installed
 	$(BIN)/python -m tests.packaging.wheel
 
 $(VENV)/installed-docs: $(VENV)/installed

@@ -14,6 +14,8 @@ import pytest
 from onegate.lab.bench import jax_contestant
 from onegate.lab.bench.shapes import LayerShape, parse
 
+pytestmark = pytest.mark.peers
+
 
 def prepared(shape: LayerShape) -> jax_contestant.Prepared:
     pytest.importorskip("flax")

@@ -7,6 +7,7 @@ import itertools
 import os
 import subprocess
 import sys
+import tempfile
 import xml.etree.ElementTree as ET
 from pathlib import Path
 from typing import Any
@@ -284,11 +285,17 @@ def test_errors_say_what_to_do(tmp_path: Path) -> None:
         save(figure, tmp_path / "folder.svg")
 
 
-@pytest.mark.skipif(os.geteuid() == 0, reason="root may write everywhere")
-def test_a_read_only_folder_is_an_error(tmp_path: Path) -> None:
-    tmp_path.chmod(0o500)
-    with pytest.raises(PermissionError, match="read-only"):
-        save(drawn("simple"), tmp_path / "mgu.svg")
+def test_a_read_only_folder_is_an_error() -> None:
+    figure, users = drawn("simple"), os.getresuid()
+    with tempfile.TemporaryDirectory() as folder:  # not below pytest's, which is its user's alone
+        Path(folder).chmod(0o555)
+        if users[1] == 0:  # who may write everywhere
+            os.setresuid(65534, 65534, 0)
+        try:
+            with pytest.raises(PermissionError, match="read-only"):
+                save(figure, Path(folder, "mgu.svg"))
+        finally:
+            os.setresuid(*users)
 
 
 def test_the_text_of_a_picture_is_that_of_its_file(tmp_path: Path) -> None:
