@@ -55,13 +55,11 @@ def number(name: str, value: Any) -> float:
     raise TypeError(f"{name} is {value!r}, expected a number")
 
 
-def _not_in_the_language(what: str = "", instead: str = "") -> Callable[..., NoReturn]:
+def _not_in_the_language(what: str, instead: str) -> Callable[..., NoReturn]:
     """A method that refuses an operator, and says what to write instead."""
 
     def refuse(*_: object) -> NoReturn:
-        if what:
-            raise UnitError(f"{what} is not in the language; {instead}")
-        raise UnitError(f"unknown operation; the language has {LANGUAGE}")
+        raise UnitError(f"{what} is not in the language; {instead}")
 
     return refuse
 
@@ -136,19 +134,25 @@ class Value:
     __floordiv__ = __mod__ = __rfloordiv__ = __rmod__ = _not_in_the_language(
         "division with a remainder", "write h / 2"
     )
-    __pow__ = __rpow__ = _not_in_the_language("a power", "write a product instead, such as f * f")
+    __pow__ = __rpow__ = _not_in_the_language(
+        "a power", "write a product, such as f * f, or onegate.square(f)"
+    )
     __matmul__ = __rmatmul__ = _not_in_the_language(
         "a matrix product", "declare a map in the class, W = Affine(), and write self.W[h]"
     )
     __lt__ = __gt__ = __le__ = __ge__ = __bool__ = _not_in_the_language(
         "a branch on values",
-        "step is called once, for all steps; mix by a gate, such as (1 - f) * h + f * candidate",
+        "step is called once, for all steps; mix by a gate, such as (1 - f) * h + f * candidate, "
+        "or take onegate.maximum(f, h)",
     )
     __float__ = __int__ = _not_in_the_language(
         "a function of Python's math, or a value as a plain number,",
         "use onegate's functions, such as onegate.exp(h)",
     )
-    __getitem__ = __iter__ = __len__ = _not_in_the_language()
+    __getitem__ = __iter__ = __len__ = _not_in_the_language(
+        "a part of a vector",
+        "equations are of whole vectors; declare a state or a map of the size that you need",
+    )
 
     if not TYPE_CHECKING:  # which would take it for every name
 
