@@ -191,10 +191,14 @@ def test_a_file_that_a_run_folder_names_is_never_run(capsys: pytest.CaptureFixtu
     for argv in (["inspect"], ["train", "--resume", "--run"]):
         assert main([*argv, str(folder)]) == 2
         assert "add --plugin mine.py" in capsys.readouterr().err
-    assert main(["report", "runs"]) == 2
-    said = capsys.readouterr().err
-    assert "task='own_first': expected" in said
-    assert "add --plugin mine.py" in said
+    for argv in (["report", "runs"], ["results", "keep", "runs"]):
+        main(argv)
+        said = capsys.readouterr().err
+        assert "task 'own_first' is from mine.py, which was not given: add --plugin mine.py" in said
+        assert "damaged" not in said  # nor is it
+    Path("mine.py").unlink()
+    assert main(["inspect", str(folder)]) == 2
+    assert "add --plugin and where that file is now; there is none" in capsys.readouterr().err
 
 
 def test_a_run_of_another_file_is_opened_with_it(capsys: pytest.CaptureFixture[str]) -> None:
@@ -371,6 +375,6 @@ def test_packages_that_are_installed(monkeypatch: pytest.MonkeyPatch) -> None:
     assert importlib.metadata.version("own-units") == "1.5"
     for table, name in ((UNITS, "own_plain"), (TASKS, "own_first")):
         del table[name]
-    with pytest.raises(recipes.RecipeError, match="; pip install own-units"):
+    with pytest.raises(recipes.NotGivenError, match="not given: pip install own-units"):
         recipes.from_json(recipes.to_json(made))
     del sys.modules["own_units"]

@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import Any, Generic, TypeVar
 
 from onegate import files
+from onegate.lab.recipes import NotGivenError
 from onegate.lab.runs import (
     COMPARISON,
     CONTENTS,
@@ -143,7 +144,8 @@ def _undamaged(all_found: Iterable[Found[_T]]) -> list[_T]:
     whole = []
     for found in all_found:
         if isinstance(found.read, Exception):
-            warnings.warn(f"{found.path} is damaged and left out: {found.damage}", stacklevel=3)
+            damaged = "" if isinstance(found.read, NotGivenError) else "damaged and "
+            warnings.warn(f"{found.path} is {damaged}left out: {found.damage}", stacklevel=3)
         else:
             whole.append(found.read)
     return whole

@@ -254,17 +254,21 @@ def changed(recipe: Recipe) -> str:
         if recorded in now.values():
             continue
         if len(now) < len(recipe.plugins):
-            what = f"unit {recipe.unit} or task {recipe.task}"
-            raise PluginError(f"{what} is from {path}, which was not given: {how_to_have(path)}")
+            raise PluginError(not_given(f"unit {recipe.unit} or task {recipe.task}", [path]))
         return f"{path} is not as it was when the run began ({recorded[:12]})"
     return ""
 
 
-def how_to_have(path: str) -> str:
-    """What to do for a file or a package that a recipe names."""
-    return f"add --plugin {path}" if path.endswith(".py") else f"pip install {path}"
+def not_given(what: str, paths: Iterable[str]) -> str:
+    """What to do about a unit or a task of these files or packages, which a recipe names."""
+    named = list(paths)
+    ways = " and ".join(map(_way_to_have, named))
+    return f"{what} is from {' and '.join(named)}, which was not given: {ways}"
 
 
-def hint(plugins: Iterable[str]) -> str:
-    """The end of a message about a name that these files or packages may explain."""
-    return "".join(f"; {how_to_have(path)}" for path in plugins)
+def _way_to_have(path: str) -> str:
+    if not path.endswith(".py"):
+        return f"pip install {path}"
+    if Path(path).is_file():
+        return f"add --plugin {path}"
+    return f"add --plugin and where that file is now; there is none at {path}"

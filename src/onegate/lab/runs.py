@@ -352,6 +352,8 @@ def _require_result(path: Path, status: Mapping[str, Any]) -> None:
 def _recipe(path: Path, content: Mapping[str, Any]) -> Recipe:
     try:
         return recipes.from_json(content)
+    except recipes.NotGivenError:
+        raise
     except recipes.RecipeError as error:
         raise RunError(f"{path}: {error}; it was damaged or edited") from None
 
@@ -513,7 +515,6 @@ class Comparison:
         return {**vars(self), "units": rows}
 
     def write(self, path: Path) -> None:
-        """Stores the comparison."""
         files.write_json(path, self.content())
 
     @classmethod

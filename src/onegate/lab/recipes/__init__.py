@@ -17,9 +17,10 @@ from onegate.lab.recipes.overriding import (
     to_json,
     values,
 )
-from onegate.lab.recipes.recipe import Recipe, RecipeError
+from onegate.lab.recipes.recipe import NotGivenError, Recipe, RecipeError
 
 __all__ = [
+    "NotGivenError",
     "Recipe",
     "RecipeError",
     "difference",

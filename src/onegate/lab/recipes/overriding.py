@@ -10,6 +10,7 @@ from typing import Any
 from onegate.lab.recipes.recipe import (
     INSIDE,
     Model,
+    NotGivenError,
     Optimizer,
     Recipe,
     RecipeError,
@@ -140,8 +141,9 @@ def from_json(content: Mapping[str, Any]) -> Recipe:
 
     task = content.get("task")
     if not isinstance(task, str) or task not in tasks.TASKS:
-        hint = plugins.hint(map(str, content.get("plugins") or ()))
-        raise RecipeError(f"task={shown(task)}: expected one of {tasks.known()}{hint}")
+        if isinstance(files := content.get("plugins"), Mapping) and files:
+            raise NotGivenError(plugins.not_given(f"task {shown(task)}", map(str, files)))
+        raise RecipeError(f"task={shown(task)}: expected one of {tasks.known()}")
     parts = {
         "data": tasks.get(task).options, "model": Model, "optimizer": Optimizer,
         "schedule": Schedule,

@@ -20,6 +20,10 @@ class RecipeError(ValueError):
     """A recipe, or a value given for one of its fields, makes no sense."""
 
 
+class NotGivenError(RecipeError):
+    """A recipe's task is of a file or a package that was not given."""
+
+
 @dataclass(frozen=True)
 class Range:
     """Numbers from `low` to `high`; `above` leaves out `low` itself."""

@@ -10,6 +10,7 @@ from typing import Any, TypeVar
 from onegate import files
 from onegate.lab import archive
 from onegate.lab.archive import Found
+from onegate.lab.recipes import NotGivenError
 from onegate.lab.runs import Comparison, Run, RunError
 from onegate.lab.tasks import TASKS
 
@@ -43,6 +44,7 @@ class Inventory:
     root: Path
     finished: tuple[Run, ...]
     unfinished: tuple[LeftOut, ...]
+    unknown: tuple[LeftOut, ...]
     damaged: tuple[LeftOut, ...]
     copies: tuple[LeftOut, ...]
     comparisons: tuple[Comparison, ...]
@@ -51,7 +53,12 @@ class Inventory:
     @property
     def left_out(self) -> dict[str, tuple[LeftOut, ...]]:
         """What is not used, by kind."""
-        kinds = {"unfinished": self.unfinished, "damaged": self.damaged, "copies": self.copies}
+        kinds = {
+            "unfinished": self.unfinished,
+            "of unknown tasks": self.unknown,
+            "damaged": self.damaged,
+            "copies": self.copies,
+        }
         return {kind: found for kind, found in kinds.items() if found}
 
     def name(self, run: Run) -> str:
@@ -63,11 +70,14 @@ def take(root: Path) -> Inventory:
     """Reads every run in `root` or below it."""
     finished: list[Run] = []
     unfinished: list[LeftOut] = []
+    unknown: list[LeftOut] = []
     damaged: list[LeftOut] = []
     comparisons: list[Comparison] = []
     for found in archive.scan(root):
         run, name, damage = found.read, relative(found.path, root), _damage(found, _check)
-        if isinstance(run, Exception) or damage:
+        if isinstance(run, NotGivenError):
+            unknown.append(LeftOut(name, _without_root(damage, root)))
+        elif isinstance(run, Exception) or damage:
             damaged.append(LeftOut(name, _without_root(damage, root)))
         elif run.state == "done":
             finished.append(run)
@@ -86,6 +96,7 @@ def take(root: Path) -> Inventory:
         root,
         originals,
         (*unfinished, *_not_begun(root)),
+        tuple(unknown),
         tuple(damaged),
         copies,
         tuple(comparisons),
