@@ -13,11 +13,11 @@ from onegate.lab.sweep.worker import News
 
 def test_lines_for_beginnings_and_ends(capsys: pytest.CaptureFixture[str]) -> None:
     with Board(["a", "b", "c"], ["b", "c"]) as board:
-        board.hear(News("b", "running"))
-        board.hear(News("b", "running", "epoch 1"))
-        board.hear(News("b", "failed", "it went wrong"))
-        board.hear(News("c", "running"))
-        board.hear(News("c", "done", "test_mse 1"))
+        board.update(News("b", "running"))
+        board.update(News("b", "running", "epoch 1"))
+        board.update(News("b", "failed", "it went wrong"))
+        board.update(News("c", "running"))
+        board.update(News("c", "done", "test_mse 1"))
     assert capsys.readouterr().out.splitlines() == [
         "1 waiting, 1 running, 1 done | b running",
         "1 waiting, 1 done, 1 failed | b failed  it went wrong",
@@ -30,9 +30,9 @@ def test_a_terminal_gets_a_table(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sys.stdout, "isatty", lambda: True)
     names = [f"run-{number}" for number in range(40)]
     board = Board(names, names[1:])
-    board.hear(News("run-39", "running", "epoch 2.50  valid_mse 0.25"))
-    board.hear(News("run-38", "failed", "why"))
-    board.hear(News("run-39", "running"))
+    board.update(News("run-39", "running", "epoch 2.50  valid_mse 0.25"))
+    board.update(News("run-38", "failed", "why"))
+    board.update(News("run-39", "running"))
     console = Console(width=120, force_terminal=False)
     with console.capture() as captured:
         console.print(board.table())

@@ -176,7 +176,6 @@ class _InPieces(nn.Module):
         self.steps = max(n for n in range(1, COMPILED_STEPS + 1) if shape.steps % n == 0)
 
     def forward(self, x: Tensor) -> tuple[Tensor]:
-        """All outputs."""
         h = c = x.new_zeros(x.shape[1], self.hidden)
         found = []
         for piece in x.split(self.steps):

@@ -96,7 +96,7 @@ def units(made: Content) -> str:
     for shape in made["shapes"]:
         times = {r["contestant"]: r["median"] for r in shape["results"] if r["kind"] == "train"}
         for contestant, fused in times.items():
-            unit = contestant.removesuffix(" fused")
+            unit = contestant.removesuffix(f" {FUSED}")
             if unit != contestant:
                 ratio = fused / times[ours_name(unit, REFERENCE)]
                 cells.setdefault(unit, []).append(f"{1e3 * fused:.2f} ({ratio:.2f})")

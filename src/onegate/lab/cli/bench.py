@@ -9,7 +9,6 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 import torch
-from rich.console import Console
 
 from onegate import engines, files
 from onegate.lab.bench.accelerate import accelerate
@@ -19,7 +18,7 @@ from onegate.lab.bench.outcomes import Sweep, Timings, run_shape, run_sweep
 from onegate.lab.bench.record import Record, load
 from onegate.lab.bench.shapes import PAPER, SWEEPS, LayerShape, parse
 from onegate.lab.bench.verdicts import UNITS_NEEDED, verdicts
-from onegate.lab.cli.options import add_plugins, add_threads, unit
+from onegate.lab.cli.options import add_plugins, add_threads, console, unit
 from onegate.lab.train import machine
 from onegate.units import UNITS, get
 
@@ -174,13 +173,8 @@ def _swept_contestants(units: list[str]) -> list[Contestant]:
 
 
 def _print(record: Record) -> None:
-    console = Console(highlight=False)
-    if not console.is_terminal:
-        console = Console(highlight=False, width=200)
-    for table in record.tables():
-        console.print(table)
-    for note in record.notes():
-        console.print(note, markup=False)
+    for one in (*record.tables(), *record.notes()):
+        console().print(one)
 
 
 def _say(line: str) -> None:

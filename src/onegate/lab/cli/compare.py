@@ -8,7 +8,6 @@ import sys
 from contextlib import nullcontext, redirect_stdout
 from pathlib import Path
 
-from rich.console import Console
 from rich.table import Table
 
 from onegate.lab import compare, report, tasks
@@ -94,7 +93,7 @@ def show(made: Comparison) -> None:
             f"{row.spread:.2g}" if seeds > 1 else "", "" if chance is None else f"{chance:.2g}",
             f"{row.seconds_per_epoch:.3g}", f"{row.parameters:,}", paper,
         )  # fmt: skip
-    Console(highlight=False).print(table)
+    options.console().print(table)
     print(_notes(made))
 
 

@@ -6,11 +6,11 @@ import argparse
 import json
 from dataclasses import asdict
 
-from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
 from onegate.lab import doctor
+from onegate.lab.cli.options import console
 
 _STYLES = {"ok": "", "hint": "yellow", "problem": "bold red"}
 
@@ -35,9 +35,6 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _print(findings: list[doctor.Finding]) -> None:
-    console = Console(highlight=False)
-    if not console.is_terminal:
-        console = Console(highlight=False, width=200)
     table = Table(box=None, show_header=False, pad_edge=False, padding=(0, 2, 0, 0))
     table.add_column(style="bold", no_wrap=True)
     table.add_column(no_wrap=True)
@@ -52,6 +49,6 @@ def _print(findings: list[doctor.Finding]) -> None:
         if finding.advice:
             value.append(f"\n{finding.advice}", style="dim")
         table.add_row(first, finding.name, value)
-    console.print(table)
+    console().print(table)
     verdict = "usable" if doctor.usable(findings) else "not usable: see the problems above"
-    console.print(f"\n{verdict}", markup=False)
+    console().print(f"\n{verdict}")

@@ -9,6 +9,8 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any, TypeVar
 
+from rich.console import Console
+
 from onegate.lab import plugins
 
 _T = TypeVar("_T")
@@ -108,6 +110,12 @@ def counted_seeds(args: argparse.Namespace) -> tuple[int, ...]:
     if args.seeds < 1:
         raise ValueError(f"--seeds is {args.seeds}, expected 1 or more")
     return tuple(range(args.seeds))
+
+
+def console() -> Console:
+    """For tables: folded to the width of a terminal, and not where nobody looks at one."""
+    made = Console(highlight=False, markup=False)
+    return made if made.is_terminal else Console(highlight=False, markup=False, width=200)
 
 
 @contextmanager

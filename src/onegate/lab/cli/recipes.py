@@ -6,11 +6,10 @@ import argparse
 import json
 from typing import Any
 
-from rich.console import Console
 from rich.table import Table
 
 from onegate.lab import plugins, recipes
-from onegate.lab.cli.options import add_plugins, add_settings, unit
+from onegate.lab.cli.options import add_plugins, add_settings, console, unit
 from onegate.lab.recipes import RecipeError
 from onegate.lab.tasks import TASKS
 
@@ -35,7 +34,7 @@ def list_all(_: argparse.Namespace) -> int:
     for task, kind in TASKS.items():
         for name in kind.recipes:
             table.add_row(f"{task}/{name}", recipes.summary(task, name))
-    _print(table)
+    console().print(table)
     return 0
 
 
@@ -54,7 +53,7 @@ def show(args: argparse.Namespace) -> int:
             table.add_row(path, _shown(value), recipe.reasons.get(path, ""))
     for path, content in recipe.plugins.items():
         table.add_row("plugins", f"{path} {content}", "")
-    _print(table)
+    console().print(table)
     return 0
 
 
@@ -66,11 +65,3 @@ def _table(*headings: str) -> Table:
     table = Table(*headings, box=None, pad_edge=False, header_style="bold")
     table.columns[0].no_wrap = True
     return table
-
-
-def _print(table: Table) -> None:
-    # Where nobody looks at a terminal, lines are not cut to its width.
-    console = Console(highlight=False, markup=False)
-    if not console.is_terminal:
-        console = Console(highlight=False, markup=False, width=200)
-    console.print(table)

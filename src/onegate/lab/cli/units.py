@@ -8,7 +8,6 @@ from dataclasses import asdict
 from typing import Any
 
 from rich import box
-from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
@@ -111,7 +110,7 @@ def _print_table(graphs: list[Graph]) -> None:
             f"{graph.parameter_count():,}",
             Text(graph.unit.citation),
         )
-    _console().print(table)
+    options.console().print(table)
 
 
 def _print_details(graph: Graph) -> None:
@@ -135,7 +134,7 @@ def _print_details(graph: Graph) -> None:
     }
     for key, text in rows.items():
         table.add_row(key, Text(text))
-    _console().print(table)
+    options.console().print(table)
 
 
 def _kept(graph: Graph) -> list[str]:
@@ -149,9 +148,3 @@ def _kept(graph: Graph) -> list[str]:
         )
         for kept in retention(graph)
     ]
-
-
-def _console() -> Console:
-    """Folds long lines on a terminal, not in a file or a pipe."""
-    console = Console()
-    return console if console.is_terminal else Console(width=200)

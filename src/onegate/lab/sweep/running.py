@@ -43,8 +43,7 @@ class Board:
         if self.on_a_terminal:
             self.live.stop()
 
-    def hear(self, news: News) -> None:
-        """Takes news in."""
+    def update(self, news: News) -> None:
         before = self.news[news.name]
         if news.state == "running" and before.state == "running" and not news.text:
             return
@@ -82,7 +81,7 @@ class Outcome:
     failed: dict[str, str] = field(default_factory=dict)
     notes: dict[str, tuple[str, ...]] = field(default_factory=dict)
 
-    def hear(self, news: News) -> None:
+    def note(self, news: News) -> None:
         """Remembers what has to be said at the end."""
         if news.state == "failed":
             self.failed[news.name] = news.text
@@ -114,8 +113,8 @@ def run(
     with Board(plan.runs, names) as board:
 
         def report(news: News) -> None:
-            outcome.hear(news)
-            board.hear(news)
+            outcome.note(news)
+            board.update(news)
 
         stopped_by = backend(plan, names, report)
     if stopped_by:

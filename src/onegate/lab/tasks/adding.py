@@ -157,7 +157,6 @@ class AddingTask(Task):
     )  # fmt: skip
 
     def sets(self, options: AddingData) -> dict[Split, tuple[Any, Any, Any]]:
-        """Generated sequences."""
         made = data.adding(
             options.seed,
             options.train,

@@ -118,7 +118,6 @@ class Examples:
         return len(self.targets)
 
     def batch(self, chosen: NDArray[np.int64]) -> Batch:
-        """The chosen examples."""
         lengths = self.lengths[chosen]
         longest = self.steps or int(lengths.max())
         inputs = torch.from_numpy(

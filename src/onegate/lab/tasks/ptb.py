@@ -273,7 +273,6 @@ class Ptb(Task):
         return _published_or_made(options).vocabulary
 
     def sets(self, options: PtbData) -> dict[Split, NDArray[np.int32]]:
-        """The texts."""
         text = _published_or_made(options)
         return {"train": text.train[: options.train], "valid": text.valid, "test": text.test}
 
