@@ -120,6 +120,14 @@ def test_plain_line_without_a_terminal(
     assert capfd.readouterr() == ("", "downloading numbers.bin\n")
 
 
+def test_a_file_that_does_not_come_leaves_what_to_say_to_who_asked(
+    mirror: Mirror, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(DownloadError):
+        download(wanted(mirror, "absent"), tmp_path)
+    assert capfd.readouterr() == ("", "")
+
+
 def test_pooch_is_silent_for_us_and_not_for_others(mirror: Mirror, tmp_path: Path) -> None:
     handler = logging.handlers.BufferingHandler(100)
     logger = pooch.get_logger()

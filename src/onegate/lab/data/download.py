@@ -25,16 +25,30 @@ _CHUNK = 512  # bytes; a read returns when the chunk is full, so a small one kee
 
 @contextmanager
 def transfer_bar(name: str) -> Iterator[Report]:
-    """A progress bar on a terminal, one plain line elsewhere; yields `report(done, total)`."""
+    """A progress bar on a terminal, one plain line elsewhere; yields `report(done, total)`.
+
+    Of a file that did not come nothing stays: who asked says so.
+    """
     console = Console(stderr=True)
-    columns = (TextColumn("{task.description}"), BarColumn(), DownloadColumn())
     if not console.is_terminal:
-        console.print(f"downloading {name}", highlight=False)
-    with Progress(
-        *columns, TimeRemainingColumn(), console=console, disable=not console.is_terminal
-    ) as progress:
+        said = False
+
+        def say(_done: int, _total: int | None) -> None:
+            nonlocal said
+            if not said:
+                console.print(f"downloading {name}", highlight=False)
+            said = True
+
+        yield say
+        return
+    columns = (TextColumn("{task.description}"), BarColumn(), DownloadColumn())
+    with Progress(*columns, TimeRemainingColumn(), console=console) as progress:
         task = progress.add_task(name, total=None)
-        yield lambda done, total: progress.update(task, completed=done, total=total)
+        try:
+            yield lambda done, total: progress.update(task, completed=done, total=total)
+        except BaseException:
+            progress.remove_task(task)
+            raise
 
 
 class DownloadError(DataError):
