@@ -150,6 +150,17 @@ def test_comparisons_are_shown(page: ReadPage) -> None:
     assert table.cell("GRU", "parameters").values == [38_700]
 
 
+def test_a_task_has_one_time_per_epoch(page: ReadPage) -> None:
+    """That of the comparison, taken in turns, where there is one; else that of whole runs."""
+    for task, label in (("mnist_rows", "Compared"), ("adding", "Results:")):
+        timed = [
+            table.label.split()[0]
+            for table in page.sections[task].tables
+            if any(cell.text == "s / epoch" for cell in table.rows[0])
+        ]
+        assert timed == [label]
+
+
 def test_every_run_is_listed_with_where_it_ran(everything: Path, page: ReadPage) -> None:
     listed = {
         row[0].text: row
@@ -165,7 +176,8 @@ def test_every_run_is_listed_with_where_it_ran(everything: Path, page: ReadPage)
         assert listed[name][6].text == "A"
     machines = page.sections["machines"].table("Machines")
     for fact, value in synthetic.MACHINE.items():
-        assert machines.row(fact)[1].text == str(value)
+        shown = value[:12] if fact == "commit" else str(value)
+        assert machines.row(fact)[1].text == shown
 
 
 def test_commands_give_the_runs_again(page: ReadPage) -> None:

@@ -125,18 +125,25 @@ def _runs(number: int) -> str:
     return f"{number} finished {'run was' if number == 1 else 'runs were'}"
 
 
+_DAGGER = (
+    "† The runs differ from the recipe of that name, in length for example; the table of the task "
+    "has a note on it. "
+)
+
+
 def _glance(groups: Sequence[Group], kept: Committed | None) -> Markup:
+    table = tables.at_a_glance(groups, kept.groups if kept else None).html()
     return tag(
         "section",
         tag("h2", "At a glance"),
-        tables.at_a_glance(groups, kept.groups if kept else None).html(),
+        table,
         tag(
             "p",
             "Measured: by the recipes paper or flow, which stand for the paper's own training. "
             "Tuned: the same units, trained as well as we know. Mean \N{PLUS-MINUS SIGN} standard "
             "deviation over seeds, if there are several. Differences of percentages are in points, "
-            "and in colour if they exceed the deviation. † The runs differ from the recipe of that "
-            "name, in length for example; the table of the task has a note on it. ",
+            "and in colour if they exceed the deviation. ",
+            _DAGGER if "†" in table else "",
             prose(REGULARISED) if kept else "",
             class_="note",
         ),
@@ -202,11 +209,10 @@ def _measured(
     made = dict.fromkeys(task.stands_in(group.recipe.data) for group in ours)
     parts = [tag("p", said, class_="notice") for said in made if said]
     parts += _drawn(task, figures)
-    if ours:
-        parts.append(tables.results(ours).html())
-    for compared in inventory.comparisons:
-        if compared.task == task.name:
-            parts.append(tables.comparison(compared, ours).html())
+    comparisons = [found for found in inventory.comparisons if found.task == task.name]
+    if ours:  # times that were taken in turns say more than those of whole runs
+        parts.append(tables.results(ours, timed=not comparisons).html())
+    parts += [tables.comparison(compared, ours).html() for compared in comparisons]
     if task.sizes and alone:
         parts.append(tables.over_sizes(task, ours).html())
     if ours:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import shlex
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
@@ -41,7 +42,7 @@ class Machines:
         return Table(
             "Machines and versions",
             [Column(name, numeric=False) for name in ("", *letters)],
-            [[name, *(_fact(facts.get(name)) for facts in self._facts)] for name in _FACTS],
+            [[name, *(_fact(name, facts.get(name)) for facts in self._facts)] for name in _FACTS],
         )
 
     @staticmethod
@@ -56,8 +57,10 @@ def _letters(position: int) -> str:
     return (_letters(rest - 1) if rest else "") + chr(ord("A") + last)
 
 
-def _fact(value: Any) -> str:
-    return "not recorded" if value is None else str(value)
+def _fact(name: str, value: Any) -> str:
+    text = "not recorded" if value is None else str(value)
+    # As git shows it; a plus at the end tells of changes that were not committed.
+    return re.sub("^([0-9a-f]{12})[0-9a-f]+", r"\1", text) if name == "commit" else text
 
 
 def runs(groups: Sequence[Group], inventory: Inventory, machines: Machines) -> Table:

@@ -242,7 +242,6 @@ def comparison(compared: Comparison, groups: Sequence[Group]) -> Table:
     notes = _Notes()
     rows: list[list[str]] = []
     for unit, chance in zip(compared.units, compared.chances, strict=True):
-        published = task.find(unit.unit, unit.hidden_size, compared.metric)
         several = len(unit.metric_values) > 1
         rows.append(
             [
@@ -251,10 +250,8 @@ def comparison(compared: Comparison, groups: Sequence[Group]) -> Table:
                 count(len(unit.metric_values)),
                 number(unit.mean, task.metric.text(unit.mean, unit.spread if several else None)),
                 NONE if chance is None else number(chance, f"{chance:.2g}"),
-                stated(published),
                 _seconds(unit.seconds_per_epoch),
                 count(unit.parameters),
-                NONE if unit.parameters_paper is None else count(unit.parameters_paper),
             ]
         )
     equal = _MATCHED.get(compared.match, compared.match)
@@ -266,10 +263,8 @@ def comparison(compared: Comparison, groups: Sequence[Group]) -> Table:
             Column("seeds"),
             Column(compared.metric.replace("_", " ")),
             Column(f"p against {display(compared.units[0].unit)}"),
-            Column("paper"),
             Column("s / epoch"),
             Column("parameters"),
-            Column("as the paper counts"),
         ],
         rows,
         notes=notes.texts,
@@ -416,7 +411,7 @@ def times(
             Column("task and recipe", numeric=False),
             Column("hidden neurons"),
             *[Column(heading) for _ in range(2) for heading in ("GRU", "MGU", "MGU / GRU")],
-            Column("how", numeric=False),
+            Column("how", numeric=False, kind="phrase"),
         ],
         rows,
         over=[("", 2), ("paper", 3), ("measured", 3), ("", 1)],
