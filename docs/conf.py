@@ -52,7 +52,7 @@ def _marked_up(*event: Any) -> None:
             names = ", ".join(f"``{name}``" for name in field[1].split(", "))
             found += [*([] if inside else [""]), f"- {names}: {field[2]}"]
             inside = "list"
-        elif inside and line.startswith(" "):
+        elif inside and line.strip():
             found.append(f"  {line.strip()}")
         else:
             found += [*([""] if inside else []), line]
