@@ -35,12 +35,16 @@ nb_ipywidgets_js: dict[str, Any] = {}  # none are used, and the scripts would co
 nb_mime_priority_overrides = [("html", "image/svg+xml", 0)]  # of units and layers, the picture
 
 
+# Where a line goes on with another argument: `dt: the length of a step. gamma: the frequency.`
+_ANOTHER = re.compile(r"(?<=\.) (?=[a-z_]\w*(?:, [a-z_]\w*)*: \S)")
+
+
 def _marked_up(*event: Any) -> None:
     """Docstrings are plain text: `bias: whether ...` becomes a list's item, LaTeX a formula."""
     lines: list[str] = event[-1]
     found: list[str] = []
     inside = ""  # what the line before belongs to
-    for line in lines:
+    for line in [part for whole in lines for part in _ANOTHER.split(whole)]:
         if line.startswith("\\begin{align}"):
             inside = "formula"
             found += [".. math::", "   :nowrap:", ""]

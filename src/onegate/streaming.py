@@ -98,8 +98,8 @@ class Stream:
     def step(self, x: Any, extra: Any = None) -> Array:
         """The output (B, n) of the step, (n,) where the batch is 1.
 
-        x: (B, inputs), or (inputs,) where the batch is 1; with an embedding, words: (B,). extra:
-        what the unit reads beside x, by name, or one array where there is one.
+        x: (B, inputs), or (inputs,) where the batch is 1; with an embedding, words: (B,).
+        extra: what the unit reads beside x, by name, or one array where there is one.
         """
         if extra is not None or self._further:
             self._read(extra)
@@ -143,7 +143,7 @@ class Stream:
 
     @property
     def state(self) -> list[tuple[Array, ...]]:
-        """By layer its states, each (B, size): the stream's own, which may be written to."""
+        """The states of each layer, each (B, size); they are the stream's own, to be written to."""
         return [tuple(layer.views) for layer in self._layers]
 
     @state.setter

@@ -13,8 +13,8 @@
 A name that stands for a whole layer or map leaves the biases zero, unless it is "uniform". A
 norm's gain begins at 1 and its shift at 0, unless their keys or kinds are named.
 
-    onegate.MGU(28, 100, init={"U": "orthogonal", "f.b": -1.0})
-    onegate.LSTM(1, 100, init=chrono(784))
+>>> onegate.MGU(28, 100, init={"U": "orthogonal", "f.b": -1.0})
+>>> onegate.LSTM(1, 100, init=chrono(784))
 """
 
 from __future__ import annotations

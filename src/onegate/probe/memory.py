@@ -20,9 +20,11 @@ MOSTLY = 0.9
 class Keeping:
     """How a state is kept, neuron by neuron, all (size,).
 
-    share: mean share of the old value that a step keeps. span: 1 / (1 - share), the memory in
-    steps: a neuron that writes the constant share f at every step remembers 1 / f steps. held,
-    overwritten: at how many of the steps, as a share, it keeps more than 0.9 or less than 0.1.
+    share: mean share of the old value that a step keeps.
+    span: 1 / (1 - share), the memory in steps; a neuron that writes the constant share f at every
+        step remembers 1 / f steps.
+    held, overwritten: at how many of the steps, as a share, it keeps more than 0.9 or less than
+        0.1.
     """
 
     share: Tensor

@@ -95,7 +95,7 @@ class GRUD(Unit):
     the step or, where it is missing, the last one observed (0 before the first): the paper's x and
     x' in one. What was observed long ago fades to the mean, and the state fades to 0.
 
-        layer(x, extra={"mask": mask, "gap": gap})
+    >>> layer(x, extra={"mask": mask, "gap": gap})
 
     learn_mean: the mean to which an input fades is learned, starting at 0. Else it is 0: inputs are
         expected to be centred on their mean, as the paper does.
