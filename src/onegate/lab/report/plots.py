@@ -9,7 +9,7 @@ from typing import Literal
 import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
-from matplotlib.ticker import FixedLocator, FuncFormatter, LogLocator, NullFormatter
+from matplotlib.ticker import FixedLocator, FuncFormatter, LogLocator, MaxNLocator, NullFormatter
 from numpy.typing import ArrayLike, NDArray
 
 from onegate.lab.pages import canvas
@@ -123,6 +123,7 @@ def _label_axes(axes: Axes, x_axis: Axis, measured: str, metric: Metric) -> str:
     axes.set_xlabel(x_axis.label)
     axes.set_ylabel(with_sign(f"{split} {metric.label}", metric))
     axes.set_xlim(left=0)
+    axes.xaxis.set_major_locator(MaxNLocator("auto", steps=[1, 2, 5, 10]))  # whole epochs
     scaled = scale(axes, metric)
     if x_axis.second:
         label, factor = x_axis.second
@@ -272,7 +273,7 @@ _WIDE_ERRORS, _WIDE = 8.0, 30.0
 _NARROW = 2.0
 _FINE = (*(n / 10 for n in range(10, 20)), *(n / 2 for n in range(4, 20)))
 _COARSE = (1.0, 1.5, 2.0, 3.0, 5.0, 7.0)
-_PERCENTAGES = (50, 70, 80, 90, 95, 97, 98, 99, 99.5)
+_PERCENTAGES = (50, 70, 80, 90, 95, 97, 98, 99, 99.5, 99.8, 99.9, 99.95, 99.98, 99.99)
 # Between the outermost points and the ends of the axis, as a share of what it shows.
 _MARGIN = 0.05
 
