@@ -1,8 +1,10 @@
 from __future__ import annotations
 
 import hashlib
+import io
 import logging.handlers
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -14,8 +16,10 @@ import pooch
 import pytest
 
 import onegate
-from onegate.lab.data.download import DownloadError, download
+from onegate.lab import signs_of_life
+from onegate.lab.data.download import DownloadError, download, transfer_bar
 from onegate.lab.data.sources import DataError, SourceFile
+from onegate.lab.train.progress import alive
 
 if TYPE_CHECKING:
     from tests.lab.data.conftest import Mirror
@@ -126,6 +130,26 @@ def test_a_file_that_does_not_come_leaves_what_to_say_to_who_asked(
     with pytest.raises(DownloadError):
         download(wanted(mirror, "absent"), tmp_path)
     assert capfd.readouterr() == ("", "")
+
+
+def test_on_a_terminal_a_bar_has_a_line_below_what_it_is_for(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    class Terminal(io.StringIO):
+        def isatty(self) -> bool:
+            return True
+
+    shown = Terminal()
+    monkeypatch.setattr(sys, "stderr", shown)
+    monkeypatch.setenv("TERM", "xterm")
+    signs_of_life.cache_clear()  # a console knows from its start whether it is one of a terminal
+    with alive("reading the data"), transfer_bar("numbers.bin") as report:
+        report(1_000, 2_000)
+        deadline = time.monotonic() + 10
+        while shown.getvalue().count("numbers.bin") < 2 and time.monotonic() < deadline:
+            time.sleep(0.02)  # it is drawn ten times a second
+    signs_of_life.cache_clear()
+    assert re.search(r"reading the data[^\n]*\n[^\n]*numbers\.bin", shown.getvalue())
 
 
 def test_pooch_is_silent_for_us_and_not_for_others(mirror: Mirror, tmp_path: Path) -> None:

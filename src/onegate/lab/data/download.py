@@ -9,10 +9,10 @@ from pathlib import Path
 
 import pooch
 import requests
-from rich.console import Console
 from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TimeRemainingColumn
 
 from onegate import files
+from onegate.lab import signs_of_life
 
 from .sources import DataError, SourceFile
 
@@ -29,14 +29,14 @@ def transfer_bar(name: str) -> Iterator[Report]:
 
     Of a file that did not come nothing stays: who asked says so.
     """
-    console = Console(stderr=True)
+    console = signs_of_life()
     if not console.is_terminal:
         said = False
 
         def say(_done: int, _total: int | None) -> None:
             nonlocal said
             if not said:
-                console.print(f"downloading {name}", highlight=False)
+                console.print(f"downloading {name}")
             said = True
 
         yield say

@@ -14,6 +14,8 @@ from typing import Any, Protocol, TypeVar
 from rich.console import Console
 from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn
 
+from onegate.lab import signs_of_life
+
 
 @dataclass(frozen=True)
 class Position:
@@ -168,7 +170,7 @@ def alive(doing: str) -> Iterator[Callable[[str], None]]:
     What it gives takes a text that says more, at which step the work is. Lines are written of what
     takes longer than `QUIET_SECONDS`.
     """
-    console = Console(stderr=True, soft_wrap=True, highlight=False, markup=False)
+    console = signs_of_life()
     if console.is_terminal:
         with console.status(doing) as status:
             yield lambda more: status.update(f"{doing}: {more}")
