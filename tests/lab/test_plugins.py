@@ -25,6 +25,8 @@ from onegate.lab.sweep.preflight import ClusterError
 from onegate.lab.tasks import TASKS
 from onegate.units import UNITS
 
+pytestmark = pytest.mark.usefixtures("runs_alone")
+
 FILE = '''
 """A leaky unit, one that nobody registers, and a task."""
 import numpy as np

@@ -25,6 +25,8 @@ from onegate.lab.train.session import train
 from tests.lab import small_data
 from tests.lab.sweep.made import run_quickly
 
+pytestmark = pytest.mark.usefixtures("runs_alone")
+
 SIZES = ["data.train=60", "data.valid=20", "data.test=12", "batch_size=30", "length=2",
          "model.hidden_size=5"]  # fmt: skip
 SETTINGS = [word for setting in SIZES for word in ("--set", setting)]

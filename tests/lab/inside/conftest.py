@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -55,7 +54,7 @@ def small(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.fixture(scope="session")
-def pages(runs: Path) -> Iterator[dict[str, Path]]:
+def pages(runs: Path) -> dict[str, Path]:
     """Pages by name: two runs on digits, one on words, one on numbers in both directions."""
     wanted = {
         "digits": ["rows-mgu", "rows-gru"],
@@ -65,7 +64,7 @@ def pages(runs: Path) -> Iterator[dict[str, Path]]:
     }
     with pytest.MonkeyPatch.context() as patch:
         small_data.use(patch)
-        yield {
+        return {
             name: writing.write([runs / run for run in of], runs / "pages" / name)
             for name, of in wanted.items()
         }
