@@ -172,6 +172,8 @@ class _Trace(Builder):
     def affine(self, declared: Affine, operands: tuple[Any, ...]) -> Value:
         name = declared.name
         args = tuple(self.value(v) for v in operands)
+        if not args:
+            raise UnitError(f"{name}[()] reads nothing: a bias alone is a Vector")
         for a in args:
             if a.size is None:
                 raise UnitError(f"{name} maps vectors, got the number {a.number}")

@@ -67,6 +67,7 @@ MISUSE: dict[str, tuple[Callable[..., Any], str]] = {
     "a string": (lambda self, x, h: h + "one", "str is not a value"),
     "a truth value": (lambda self, x, h: h + True, "True is not a value"),
     "map of a number": (lambda self, x, h: self.W[h, 1.0], "W maps vectors, got the number 1.0"),
+    "map of nothing": (lambda self, x, h: self.W[()] + h, r"W\[\(\)\] reads nothing"),
     "map applied twice": (
         lambda self, x, h: self.W[h, x] * self.W[x],
         "W is applied to two different sets of operands; declare two maps",

@@ -5,7 +5,8 @@ from __future__ import annotations
 import hashlib
 import json
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections import Counter
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
@@ -25,7 +26,7 @@ from onegate.export.schedule import (
     state_names,
 )
 from onegate.language import Graph, Value
-from onegate.ops import OPERATIONS, identity, is_gate
+from onegate.ops import OPERATIONS, is_gate
 
 _ABOUT: Final = {
     "linear": "y is what the last layer gives.",
@@ -35,30 +36,28 @@ _ABOUT: Final = {
 OUTPUTS: Final = tuple(_ABOUT)
 _RUNTIME: Final = Path(__file__).parent / "runtime"
 PANEL: Final = 16
+_INCLUDED: Final = ("stddef", "stdint", "stdio", "string")  # headers that a stem would hide
 _GOLDEN_STEPS: Final = 12
 _FLAGS: Final = "-std=c99 -O2 -ffp-contract=off"
 
 
-def texts(
-    model: nn.Module,
-    stem: str,
-    output: str,
-    card: Mapping[str, Any],
-    weights: str = "float32",
-    arithmetic: Callable[[Writer], Writer] = identity,
-    gates: bool = False,
-) -> dict[str, str]:
-    """The files' contents by name; arithmetic: makes a writer that computes otherwise."""
-    if not re.fullmatch(r"[A-Za-z][A-Za-z0-9_]*", stem):
+def writer_of(model: nn.Module, stem: str, output: str, gates: bool) -> Writer:
+    """The writer of a model in float; refuses what it cannot write."""
+    if not re.fullmatch(r"[A-Za-z][A-Za-z0-9_]*", stem) or stem in _INCLUDED:
         raise ExportError(f"stem is {stem!r}, expected the name of a C function, such as 'model'")
     if output not in OUTPUTS:
         raise ExportError(f"output is {output!r}, expected one of {', '.join(OUTPUTS)}")
     found = deployable(model)
     if output != "linear" and not found.dense:
         raise ExportError(f"output={output!r} is for models with a dense head; this one has none")
-    writer = arithmetic(Writer(found, stem, output, gates))
-    source, header = writer.source(), writer.header()
-    facts = _card(found, source, header, {"weights": weights, **card})
+    return Writer(found, stem, output, gates)
+
+
+def texts(writer: Writer, card: Mapping[str, Any]) -> dict[str, str]:
+    """The files' contents by name."""
+    stem, source, header = writer.stem, writer.source(), writer.header()
+    _refuse_clashes(writer.model, source, header)
+    facts = _card(writer.model, source, header, card)
     return {
         f"{stem}.h": header,
         f"{stem}.c": source,
@@ -192,9 +191,9 @@ class Writer:
         for place, layer in enumerate(self.model.layers):
             for k, name in enumerate(state_names(layer.graph)):
                 if bool((layer.start[k] != 0).any()):
-                    field = f"l{place}_{name}"
-                    arrays += self.start(f"{field}_0", place, k)
-                    lines.append(f"  memcpy(s->{field}, {field}_0, sizeof {field}_0);")
+                    start = f"l{place}_start_{name}"
+                    arrays += self.start(start, place, k)
+                    lines.append(f"  memcpy(s->l{place}_{name}, {start}, sizeof {start});")
         body = "\n".join(lines)
         return f"{arrays}void {self.stem}_reset({self.stem}_state *s) {{\n{body}\n}}\n"
 
@@ -266,7 +265,7 @@ def _layer(place: int, layer: Layer, stem: str, gates: bool) -> str:
         if used.bias is not None:
             arrays += array(f"{prefix}_b_{ident(used.name)}", _vector(layer.parameters[used.bias]))
         for i, key in enumerate(used.weights):
-            name = f"{prefix}_w_{ident(used.name)}{i}"
+            name = f"{prefix}_w_{ident(used.name)}_{i}"
             arrays += array(name, _panels(layer.parameters[key]))
     about = "\n   ".join(equations(graph))
     lines = [f"  float {b}[{padded(n)}];" for b, n in plan.buffers.items()]
@@ -320,7 +319,7 @@ def _product(stage: MapStage, plan: StepSchedule, prefix: str) -> list[str]:
     before = name if used.bias else buffer
     for i, operand in enumerate(used.operands):
         place = access(plan.places[operand], prefix, from_x=True)
-        weight = f"{prefix}_w_{ident(used.name)}{i}"
+        weight = f"{prefix}_w_{ident(used.name)}_{i}"
         sizes = f"{size // PANEL}u, {operand.size}u"
         lines.append(f"  product({buffer}, {before}, {weight}, {place}, {sizes});")
         before = buffer
@@ -452,17 +451,33 @@ def _given(name: str, kind: str, values: Tensor) -> str:
     return f"static const {kind} {name}[] = {{{inside}}};\n"
 
 
-# Of a constant array in the source, and of a field of the state in the header: type and length.
-_CONSTANT: Final = re.compile(r"^static const (\w+) \w+\[(\d+)\]", re.MULTILINE)
+# Of a constant array in the source, and of a field of the state in the header: type, name, length.
+_CONSTANT: Final = re.compile(r"^static const (\w+) (\w+)\[(\d+)\]", re.MULTILINE)
 _ON_SOME: Final = re.compile(r"^#ifdef TOTALS\n.*?#endif\n", re.MULTILINE | re.DOTALL)
-_FIELD: Final = re.compile(r"^  (\w+) \w+\[(\d+)\];", re.MULTILINE)
+_FIELD: Final = re.compile(r"^  (\w+) (\w+)\[(\d+)\];", re.MULTILINE)
+_MACRO: Final = re.compile(r"^#define (\w+)", re.MULTILINE)
 _BYTES: Final = {
     "float": 4, "int32_t": 4, "int16_t": 2, "uint16_t": 2, "int8_t": 1,
 }  # fmt: skip
 
 
 def _bytes(arrays: re.Pattern[str], text: str) -> int:
-    return sum(_BYTES[kind] * int(length) for kind, length in arrays.findall(text))
+    return sum(_BYTES[kind] * int(length) for kind, _, length in arrays.findall(text))
+
+
+def _refuse_clashes(model: Deployable, source: str, header: str) -> None:
+    """Names of a unit that Python tells apart, and C does not."""
+    declared = [name for _, name, _ in _CONSTANT.findall(source)]
+    for names in (
+        declared,
+        [name for _, name, _ in _FIELD.findall(header)],
+        _MACRO.findall(header),
+    ):
+        if twice := sorted(name for name, count in Counter(names).items() if count > 1):
+            raise ExportError(
+                f"{model.layers[0].graph.unit.name}: C would have {twice[0]} twice: rename the "
+                "state, input or parameter that it is made of"
+            )
 
 
 def _card(model: Deployable, source: str, header: str, more: Mapping[str, Any]) -> dict[str, Any]:

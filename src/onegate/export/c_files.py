@@ -2,19 +2,17 @@
 
 from __future__ import annotations
 
-import functools
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
 from torch import Tensor, nn
 
 from onegate import files
-from onegate.export.c import texts
-from onegate.export.c_quantised import quantised_writer, required
+from onegate.export.c import texts, writer_of
+from onegate.export.c_quantised import quantised_writer
 from onegate.export.deployable import ExportError
-from onegate.export.quantise import HeldOut, cost, quantised, told
-from onegate.ops import identity
+from onegate.export.quantise import HeldOut, cost, told
 
 
 def write(
@@ -41,25 +39,38 @@ def write(
     bits cost there is printed and stands on the card. gates: the state also holds the gates of the
     last step, to look at.
 
-    Nothing is written if the model is refused; files that were there are replaced together.
+    Nothing is written if the model is refused; files of an earlier export are replaced together,
+    and others of these names, such as a Makefile of your own, are left alone: an error names them.
     """
     if path.exists() and not path.is_dir():
         raise ExportError(f"{path} is a file; C is written into a folder")
     if quantise is None and (calibration is not None or held_out is not None):
         raise ExportError("calibration= and held_out= are for quantise='int8' or 'integer'")
-    arithmetic = (
-        identity
-        if quantise is None
-        else functools.partial(quantised_writer, mode=quantise, calibration=calibration)
-    )
-    facts = dict(card or {})
-    if held_out is not None:
-        assert quantise is not None
-        found = quantised(model, quantise, required(quantise, calibration))
-        given = held_out if isinstance(held_out, tuple) else (held_out,)
-        facts["quantised"] = cost(found, [HeldOut(*given)])
-        print(told(facts["quantised"]))
-    contents = texts(model, stem, output, facts, quantise or "float32", arithmetic, gates)
+    writer = writer_of(model, stem, output, gates)
+    facts: dict[str, Any] = {"weights": quantise or "float32", **(card or {})}
+    if quantise is not None:
+        writer = quantised = quantised_writer(writer, quantise, calibration)
+        if held_out is not None:
+            given = held_out if isinstance(held_out, tuple) else (held_out,)
+            facts["quantised"] = cost(quantised.quantised, [HeldOut(*given)])
+            print(told(facts["quantised"]))
+    contents = texts(writer, facts)
+    _refuse_others(path, contents)
     path.mkdir(parents=True, exist_ok=True)
     files.write_all({path / name: content.encode() for name, content in contents.items()})
     return path
+
+
+def _refuse_others(folder: Path, names: Iterable[str]) -> None:
+    """Files of these names that no export has written."""
+    there = [name for name in names if (folder / name).exists()]
+    if not there:
+        return
+    try:
+        card = files.read_json(folder / "card.json")
+    except (OSError, ValueError):
+        card = {}
+    if not card.keys() >= {"unit", "weights", "sha256"}:
+        raise ExportError(
+            f"{folder} has {', '.join(there)}, which no export has written: give another folder"
+        )

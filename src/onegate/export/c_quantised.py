@@ -106,7 +106,9 @@ class QuantisedWriter(c.Writer):
     def _further(self) -> list[str]:
         names, macro = [*self.model.widths][1:], self.stem.upper()
         exponents = zip(names, self.quantised.exponents[1:], strict=True)
-        return [f"#define {macro}_{c.ident(name).upper()}_EXPONENT {e}\n" for name, e in exponents]
+        return [
+            f"#define {macro}_{c.ident(name).upper()}_INPUT_EXPONENT {e}\n" for name, e in exponents
+        ]
 
     def products(self) -> list[str]:
         return [c.runtime("panel"), c.runtime(f"product_{self.quantised.mode}")]
@@ -152,12 +154,15 @@ class QuantisedWriter(c.Writer):
             rows, columns = q.dense.weight.shape
             kind = self.result
             lines += [f"    {kind} d{place}[{c.padded(rows)}];"]
-            lines += [f"    int16_t q{place}[{_up(columns, 4)}] = {{0}};"]
-            lines += [f"    memcpy(d{place}, d{place}_b, sizeof d{place});"]
-            lines += [f"    {_operand(f'q{place}', last, columns, q.operand, self._kind(place))}"]
-            lines += _products(
-                f"d{place}", f"d{place}_w", f"q{place}", q.blocks, self.integer, "    "
+            operand = last
+            if (of := self._kind(place)) != "int16":  # a state is read as it lies
+                operand = f"q{place}"
+                lines += [f"    int16_t {operand}[{_up(columns, 4)}] = {{0}};"]
+                lines += [f"    {_operand(operand, last, columns, q.operand, of)}"]
+            made = _products(
+                f"d{place}", f"d{place}_b", f"d{place}_w", operand, q.blocks, self.integer
             )
+            lines += [f"  {line}" for line in made]
             last = f"d{place}"
         n = self.model.outputs
         if self.integer and not self.quantised.dense:
@@ -179,7 +184,7 @@ def _operand(q: str, source: str, n: int, e: int, kind: str) -> str:
     """Fills an int16 buffer with an operand."""
     if kind == "float":
         factor = c.number(2.0**e)
-        return f"for (unsigned i = 0u; i < {n}u; i++) {q}[i] = whole({source}[i] * {factor});"
+        return f"rounded({q}, {source}, {n}u, {factor});"
     if kind == "int32":
         return f"narrow({q}, {source}, {n}u);"
     return f"memcpy({q}, {source}, {n}u * sizeof *{q});"
@@ -196,19 +201,19 @@ def _constants(name: str, blocks: list[Matrix], integer: bool) -> str:
     return text + c.array(f"{name}_s", _rows(blocks[0].scale))
 
 
-def _products(
-    y: str, w: str, q: str, blocks: list[Matrix], integer: bool, indent: str = "  "
-) -> list[str]:
-    lines = []
+def _products(y: str, bias: str, w: str, q: str, blocks: list[Matrix], integer: bool) -> list[str]:
+    """y = bias + W q; y itself may stand for the bias."""
+    lines, before, rows = list[str](), bias, len(blocks[0].weight)
+    if bias != y and _up(rows, 4) < c.padded(rows):  # a product does not fill the last panel
+        lines.append(f"  memcpy({y}, {bias}, sizeof {y});")
+        before = y
     for at, block in enumerate(blocks):
-        rows, columns = _up(block.weight.shape[0], 4), _up(block.weight.shape[1], 4)
+        columns = _up(block.weight.shape[1], 4)
         source = q if block.first == 0 else f"{q} + {block.first}"
-        more = (
-            f"{w}_m, {rows}u, {columns}u, {block.shift}u"
-            if integer
-            else f"{w}_s, {rows}u, {columns}u"
-        )
-        lines.append(f"{indent}product({y}, MATRIX({w}_{at}), {source}, {more});")
+        scale = f"{w}_m" if integer else f"{w}_s"
+        sizes = f"{_up(rows, 4)}u, {columns}u" + (f", {block.shift}u" if integer else "")
+        lines.append(f"  product({y}, {before}, MATRIX({w}_{at}), {source}, {scale}, {sizes});")
+        before = y
     return lines
 
 
@@ -264,12 +269,12 @@ class _Emitted:
                 given = torch.zeros(node.size or 0) if bias is None else bias
                 text += c.array(f"{self.prefix}_b_{name}", _rows(given))
             for i, blocks in enumerate(self.q.blocks[node]):
-                text += _constants(f"{self.prefix}_w_{name}{i}", blocks, integer)
+                text += _constants(f"{self.prefix}_w_{name}_{i}", blocks, integer)
         return text
 
     def _product(self, stage: MapStage) -> list[str]:
         name, y, integer = c.ident(stage.map.name), stage.buffer, self.writer.integer
-        lines = [f"  memcpy({y}, {self.prefix}_b_{name}, sizeof {y});"]
+        lines, before = list[str](), f"{self.prefix}_b_{name}"
         for i, (operand, blocks) in enumerate(
             zip(stage.map.operands, self.q.blocks[stage.node], strict=True)
         ):
@@ -282,7 +287,8 @@ class _Emitted:
                 q = source  # as it lies
             else:
                 lines.append(f"  {_operand('q', source, n, e, kind)}")
-            lines += _products(y, f"{self.prefix}_w_{name}{i}", q, blocks, integer)
+            lines += _products(y, before, f"{self.prefix}_w_{name}_{i}", q, blocks, integer)
+            before = y
         return lines
 
     def _norm(self, stage: NormStage) -> list[str]:
@@ -364,23 +370,17 @@ def _scaled(v: str, shift: int) -> str:
 
 def quantised_writer(writer: c.Writer, mode: str, calibration: Tensor | None) -> QuantisedWriter:
     """The writer of the same model in eight bits."""
-    calibration = required(mode, calibration)
+    if calibration is None:
+        raise ExportError(
+            f"quantise={mode!r} needs calibration=, sequences that show how large values become: "
+            "some hundreds of those that the model was not tested with"
+        )
     if mode == "integer" and writer.output == "softmax":
         raise ExportError("a softmax needs floats: use quantise='int8', or output='argmax'")
     if writer.gates:
         raise ExportError("gates=True is for models in float: leave quantise out")
     found = quantised(writer.model, mode, calibration)
     return QuantisedWriter(writer.model, writer.stem, writer.output, False, found)
-
-
-def required(mode: str, calibration: Tensor | None) -> Tensor:
-    """`calibration`, which may not be missing."""
-    if calibration is None:
-        raise ExportError(
-            f"quantise={mode!r} needs calibration=, sequences that show how large values become: "
-            "some hundreds of those that the model was not tested with"
-        )
-    return calibration
 
 
 def _wanted(quantised: Quantised, x: Tensor, output: str) -> Tensor:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import TypeAlias
@@ -56,7 +57,8 @@ class StepSchedule:
 
 def state_names(graph: Graph) -> list[str]:
     """Names of the states as C knows them."""
-    plain = all(state.name.isascii() for state in graph.states)
+    # gate_...: what the gates are called that `gates=True` keeps beside them.
+    plain = all(re.fullmatch(r"(?!gate_)[A-Za-z0-9_]+", s.name) for s in graph.states)
     return [s.name if plain else f"s{i}" for i, s in enumerate(graph.states)]
 
 

@@ -363,7 +363,59 @@ def test_an_unknown_format() -> None:
         onegate.export(onegate.MGU(2, 3), "m.tflite")
 
 
-@pytest.mark.parametrize("options", [{"stem": "1x"}, {"output": "max"}, {"output": "softmax"}])
+def test_files_of_others_are_left_alone(tmp_path: Path) -> None:
+    (tmp_path / "Makefile").write_text("mine")
+    (tmp_path / "card.json").write_text('{"ace": "of spades"}')
+    with pytest.raises(ExportError, match=r"has Makefile, card\.json, which no export has written"):
+        onegate.export(onegate.MGU(2, 3), tmp_path, format="c")
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["Makefile", "card.json"]
+    assert (tmp_path / "Makefile").read_text() == "mine"
+
+
+def named(of_states: tuple[str, ...], *further: str) -> type[onegate.Unit]:
+    """A unit whose states and further inputs are called so; its maps W and W1 have 12 operands."""
+
+    class Named(onegate.Unit):
+        states, inputs = of_states, ("x", *further)
+        W, W1 = onegate.Affine(), onegate.Affine(bias=False)
+
+        def step(self, x: Any, *others: Any) -> Any:
+            state = others[len(further)]
+            f = onegate.sigmoid(self.W[(x, state) * 6] + sum(others[: len(further)], 0.0))
+            return f * onegate.tanh(self.W1[(x, state) * 6]), *others[len(further) + 1 :]
+
+        def input_sizes(self, input_size: int, hidden_size: int) -> dict[str, int]:
+            return {"x": input_size} | dict.fromkeys(further, hidden_size)
+
+    return Named
+
+
+@pytest.mark.parametrize("mode", [None, "gates", "integer"])
+@pytest.mark.parametrize(
+    ("states", "inputs"),
+    [(("gate_f", "int"), ()), (("h 1", ""), ()), (("é", "s0"), ("output", "input"))],
+)
+def test_names_that_c_does_not_have(
+    states: tuple[str, ...], inputs: tuple[str, ...], mode: str | None, tmp_path: Path
+) -> None:
+    layer = random_layer(named(states, *inputs), 2, 3, 1, learn_initial_state=True)
+    options: dict[str, Any] = {"gates": True} if mode == "gates" else {}
+    if mode == "integer":
+        options = {"quantise": mode, "calibration": torch.randn(5, 4, width(layer))}
+    onegate.export(layer, tmp_path, format="c", **options)
+    check_strictly(tmp_path)
+
+
+def test_names_that_are_one_in_c(tmp_path: Path) -> None:
+    layer = random_layer(named(("h",), "gap", "Gap"), 2, 3, 1)
+    with pytest.raises(ExportError, match="Named: C would have MODEL_GAP_INPUTS twice: rename"):
+        onegate.export(layer, tmp_path / "out", format="c")
+    assert not (tmp_path / "out").exists()
+
+
+@pytest.mark.parametrize(
+    "options", [{"stem": "1x"}, {"stem": "stdint"}, {"output": "max"}, {"output": "softmax"}]
+)
 def test_bad_options(options: dict[str, str], tmp_path: Path) -> None:
     with pytest.raises(ExportError, match=next(iter(options))):
         onegate.export(onegate.MGU(2, 3), tmp_path, format="c", **options)

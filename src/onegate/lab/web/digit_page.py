@@ -19,6 +19,7 @@ import onegate
 from onegate import files
 from onegate.export.c import gates_of
 from onegate.export.deployable import Deployable, ExportError, deployable
+from onegate.export.schedule import state_names
 from onegate.lab.inside.opened import OpenRun
 from onegate.lab.pages.markup import Markup, data, document, joined, tag
 from onegate.lab.tasks import TASKS
@@ -90,8 +91,8 @@ def _shown(model: Deployable) -> list[tuple[str, str, int]]:
         for name, gate in gates_of(layer.graph).items():
             label = f"{where}gate {name.removeprefix('gate_')}"
             found.append((f"l{place}_{name}", label, gate.size or 0))
-        state = layer.graph.states[0]
-        found.append((f"l{place}_{state.name}", f"{where}state {state.name}", state.size or 0))
+        state, field = layer.graph.states[0], state_names(layer.graph)[0]
+        found.append((f"l{place}_{field}", f"{where}state {state.name}", state.size or 0))
     return found
 
 
