@@ -148,8 +148,13 @@ class Stream:
 
     @state.setter
     def state(self, states: Sequence[Sequence[Any]]) -> None:
-        for layer, given in zip(self._layers, states, strict=True):
-            for view, value in zip(layer.views, given, strict=True):
+        given = [[np.asarray(value) for value in layer] for layer in states]
+        shapes = [[value.shape for value in layer] for layer in given]
+        expected = [[view.shape for view in layer.views] for layer in self._layers]
+        if shapes != expected:
+            raise ValueError(f"state is {shapes}, expected {expected}: by layer, its states")
+        for layer, values in zip(self._layers, given, strict=True):
+            for view, value in zip(layer.views, values, strict=True):
                 view[...] = value
 
 

@@ -82,6 +82,8 @@ def test_reset_and_states() -> None:
     kept = [tuple(state.copy() for state in states) for states in stream.state]
     second = stream.step(x).copy()
     assert not np.allclose(first, second)
+    with pytest.raises(ValueError, match=r"state is \[\[\(2, 4\)\]\], expected \[\[\(\d, 4\), "):
+        stream.state = [(np.ones((2, 4)),)]
     stream.state = kept
     np.testing.assert_array_equal(stream.step(x), second)
     stream.reset(rows=[1])

@@ -43,7 +43,7 @@ _FLAGS: Final = "-std=c99 -O2 -ffp-contract=off"
 
 def writer_of(model: nn.Module, stem: str, output: str, gates: bool) -> Writer:
     """The writer of a model in float; refuses what it cannot write."""
-    if not re.fullmatch(r"[A-Za-z][A-Za-z0-9_]*", stem) or stem in _INCLUDED:
+    if not re.fullmatch(r"[A-Za-z][A-Za-z0-9_]*", str(stem)) or stem in _INCLUDED:
         raise ExportError(f"stem is {stem!r}, expected the name of a C function, such as 'model'")
     if output not in OUTPUTS:
         raise ExportError(f"output is {output!r}, expected one of {', '.join(OUTPUTS)}")

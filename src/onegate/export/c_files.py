@@ -52,6 +52,8 @@ def write(
         writer = quantised = quantised_writer(writer, quantise, calibration)
         if held_out is not None:
             given = held_out if isinstance(held_out, tuple) else (held_out,)
+            if not 1 <= len(given) <= 3:
+                raise ExportError(f"held_out has {len(given)} parts, expected x, wanted, lengths")
             facts["quantised"] = cost(quantised.quantised, [HeldOut(*given)])
             print(told(facts["quantised"]))
     contents = texts(writer, facts)

@@ -27,6 +27,7 @@ COLUMNS: Final = 512
 _LARGEST: Final = 32767
 _TABLE: Final = 512
 _MAGIC: Final = 12582912.0
+_COARSEST: Final = -8  # exponent
 # The least shift of a product's result: sums of several blocks stay within an int32.
 _SHIFT: Final = 18
 # Finer than this the sums of a map are not kept where a gate or tanh reads them: beyond
@@ -108,10 +109,10 @@ class Quantised:
 
 
 def exponent(most: float, bits: int = 15) -> int:
-    """The largest power of two with which `most` fits in so many bits, within -8 and `bits`."""
+    """The largest power of two with which `most` fits in so many bits, from `_COARSEST` on."""
     if most == 0.0:
         return bits
-    return max(-8, min(bits, math.floor(math.log2((2**bits - 1) / most))))
+    return max(_COARSEST, min(bits, math.floor(math.log2((2**bits - 1) / most))))
 
 
 def quantised(model: nn.Module | Deployable, mode: str, calibration: Tensor) -> Quantised:
@@ -183,6 +184,14 @@ def _ranges(model: Deployable, x: Tensor) -> tuple[list[dict[Value, float]], lis
             v = v @ dense.weight.double().mT
             v = v if dense.bias is None else v + dense.bias.double()
             heads[place] = max(heads[place], float(v.abs().max()))
+    for layer, most in zip(model.layers, ranges, strict=True):
+        operands = {value for used in layer.graph.maps.values() for value in used.operands}
+        for value in (*layer.graph.inputs, *operands):
+            if most[value] > _LARGEST * 2.0**-_COARSEST:
+                raise ExportError(
+                    f"{_called(layer, value)} becomes {most[value]:.3g} with the calibration data, "
+                    f"and int16 operands hold {_LARGEST * 2.0**-_COARSEST:.0f}: scale the inputs"
+                )
     return ranges, heads
 
 
@@ -190,12 +199,15 @@ def _largest(layer: Layer, node: Value, value: Tensor) -> float:
     found = float(value.abs().max())
     if math.isfinite(found):
         return found
-    graph = layer.graph
-    name = graph.names.get(node) or node.name or node.op
     raise ExportError(
-        f"{graph.unit.name}: {name} becomes infinite or NaN with the calibration data, which no "
+        f"{_called(layer, node)} becomes infinite or NaN with the calibration data, which no "
         "eight-bit form can hold: give sequences that the model can read"
     )
+
+
+def _called(layer: Layer, node: Value) -> str:
+    graph = layer.graph
+    return f"{graph.unit.name}: {graph.names.get(node) or node.name or node.op}"
 
 
 def _layer(layer: Layer, most: Mapping[Value, float], before: int | None) -> QuantisedLayer:
@@ -350,6 +362,9 @@ def cost(quantised: Quantised, batches: Iterable[HeldOut]) -> dict[str, float]:
         check_sequences("held_out", quantised.model, x)
         steps, rows = x.shape[:2]
         ends_at = torch.full((rows,), steps) if lengths is None else lengths
+        whole_numbers = ends_at.shape == (rows,) and not ends_at.is_floating_point()
+        if not whole_numbers or ends_at.min() < 1 or ends_at.max() > steps:
+            raise ExportError(f"held_out: lengths are {rows} whole numbers from 1 to {steps}")
         inside = torch.arange(steps)[:, None] < ends_at
         before, after = quantised.model.run(x), simulated(x).double()
         count += rows

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import inspect
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -15,13 +16,21 @@ Target = Callable[..., Path]
 def _c(model: nn.Module, path: Path, **options: Any) -> Path:
     from onegate.export.c_files import write
 
-    return write(model, path, **options)
+    return _checked(write, options)(model, path, **options)
 
 
 def _onnx(model: nn.Module, path: Path, **options: Any) -> Path:
     from onegate.export.onnx import export_onnx
 
-    return export_onnx(model, path, **options)
+    return _checked(export_onnx, options)(model, path, **options)
+
+
+def _checked(write: Target, options: Mapping[str, Any]) -> Target:
+    """`write`, if it has these options."""
+    _, _, *known = inspect.signature(write).parameters
+    if unknown := [name for name in options if name not in known]:
+        raise TypeError(f"{unknown[0]} is no option of this format: it has {', '.join(known)}")
+    return write
 
 
 # A format is a row. Each imports what it needs when it is called: units import this package.

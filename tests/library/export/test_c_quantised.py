@@ -173,6 +173,20 @@ _HELD: dict[str, Any] = {"calibration": torch.ones(2, 1, 2)}
             {"quantise": "int8", **_HELD, "held_out": (torch.ones(2, 1, 2), torch.ones(2))},
             "expected 1 classes",
         ),
+        (
+            {"quantise": "int8", **_HELD, "held_out": (torch.ones(2, 1, 2), None, torch.ones(1))},
+            "lengths are 1 whole numbers",
+        ),
+        (
+            {
+                "quantise": "int8",
+                **_HELD,
+                "held_out": (torch.ones(2, 1, 2), None, torch.tensor([3])),
+            },
+            "lengths are 1 whole numbers from 1 to 2",
+        ),
+        ({"quantise": "int8", **_HELD, "held_out": ()}, "held_out has 0 parts"),
+        ({"quantise": "int8", "calibration": torch.full((2, 1, 2), 1e9)}, "mgu: x becomes 1e"),
         ({"quantise": "int8", "calibration": torch.ones(2, 1, 3)}, r"\(2, 1, 3\), expected"),
         ({"quantise": "int8", "calibration": torch.ones(2, 2)}, "expected .* numbers"),
         ({"quantise": "int8", "calibration": torch.full((2, 1, 2), torch.nan)}, "NaN"),

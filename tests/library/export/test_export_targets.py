@@ -30,6 +30,13 @@ def test_a_target_from_outside(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
         assert "f_t &= \\sigma(W_f [h_{t-1}, x_t] + b_f)" in written
 
 
+@pytest.mark.parametrize(("format", "known"), [("c", "stem, output"), ("onnx", "form, lengths")])
+def test_an_option_that_is_not_there(format: str, known: str, tmp_path: Path) -> None:
+    with pytest.raises(TypeError, match=f"quantize is no option of this format: it has {known}"):
+        onegate.export(onegate.MGU(3, 4), tmp_path / "out", format=format, quantize="int8")
+    assert not (tmp_path / "out").exists()
+
+
 def test_a_format_that_is_not_there_is_named(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match=r"format 'docx', which is not known: use format=\"c\""):
         onegate.export(onegate.MGU(3, 4), tmp_path / "unit.docx")
