@@ -322,13 +322,18 @@ def _one_step(
             optional = [] if total is None else [total]
             total = add("Gemm", values.of[operand], matrix, *optional, transB=1)
         _share_out(add, stage, total, values, True)
-    return [
-        # Nothing is given out twice, or as it came in; what is only learned has no rows yet.
-        add("Identity", values.of[result])
-        if result in values.rows
-        else add("Expand", values.of[result], add("Shape", state))
-        for result, state in zip(graph.results, states, strict=True)
-    ]
+    free = {id(value) for node in add.nodes for value in node.outputs}
+
+    def given_out(result: Value, state: Any) -> Any:
+        v = values.of[result]
+        if result not in values.rows:  # what is only learned has no rows yet
+            return add("Expand", v, add("Shape", state))
+        if id(v) not in free:  # nothing is given out twice, or as it came in
+            return add("Identity", v)
+        free.remove(id(v))
+        return v
+
+    return [given_out(r, state) for r, state in zip(graph.results, states, strict=True)]
 
 
 def _by_scan(
