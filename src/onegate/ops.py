@@ -165,7 +165,11 @@ def _onnx_norm(add: Any, a: Any, eps: Any, others: tuple[Any, ...], centred: boo
     """`a` over the root of the mean square of a row, after its mean was taken from it or not."""
 
     def mean(values: list[Any]) -> Any:
-        return add("ReduceMean", add("Concat", *values, axis=-1), np.array([-1]))
+        # Not of all side by side: a learned vector has no batch.
+        total, *others = (add("ReduceMean", v, np.array([-1])) for v in values)
+        for other in others:
+            total = add("Add", total, other)
+        return add("Div", total, float(len(values))) if others else total
 
     values = [a, *others]
     if centred:

@@ -305,8 +305,8 @@ def padded_inputs(graph: Graph, plan: StepSchedule, kind: str, prefix: str) -> l
 
 def norm(stage: NormStage, prefix: str) -> list[str]:
     """A norm in float."""
-    operands = ", ".join(access(place, prefix) for place in stage.loads.values())
-    count, size, eps = len(stage.loads), stage.node.size, number(stage.node.args[1].number)
+    operands = ", ".join(access(stage.loads[v], prefix) for v in stage.operands)
+    count, size, eps = len(stage.operands), stage.node.size, number(stage.node.args[1].number)
     given = f"(const float *const[]){{{operands}}}, {count}u, {size}u"
     centred = int(stage.node.op == "layer_norm")
     return [f"  norm({stage.buffer}, {given}, {centred}, {eps});"]

@@ -295,15 +295,16 @@ class _Emitted:
         """The operands side by side with one exponent, then the norm of the first."""
         node, n, e = stage.node, stage.node.size or 0, self.q.exponents
         common = min(e[value] for value in stage.loads)
-        lines = ["  {", f"    int16_t v[{n * len(stage.loads)}];"]
-        for at, (value, place) in enumerate(stage.loads.items()):
-            read = f"{c.access(place, self.prefix)}[i]"
+        count = n * len(stage.operands)
+        lines = ["  {", f"    int16_t v[{count}];"]
+        for at, value in enumerate(stage.operands):
+            read = f"{c.access(stage.loads[value], self.prefix)}[i]"
             read = f"saturated({read})" if value.op == "affine" else read
             to = f"v[i + {at * n}u]" if at else "v[i]"
             source = f"(int16_t){_scaled(f'({read})', e[value] - common)}"
             lines.append(f"    for (unsigned i = 0u; i < {n}u; i++) {to} = {source};")
-        numbers = norm_numbers(node, n * len(stage.loads), common, e[node])
-        given = f"{n}u, {n * len(stage.loads)}u, {int(node.op == 'layer_norm')}"
+        numbers = norm_numbers(node, count, common, e[node])
+        given = f"{n}u, {count}u, {int(node.op == 'layer_norm')}"
         lines.append(
             f"    norm({stage.buffer}, v, {given}, {numbers.eps}u, {numbers.root}u, "
             f"{numbers.shift});"

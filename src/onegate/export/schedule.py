@@ -22,11 +22,17 @@ class MapStage:
 
 @dataclass(eq=False)
 class NormStage:
-    """A norm into a buffer; loads: its operand, and the vectors that share the statistics."""
+    """A norm into a buffer; loads: operand -> where it lies."""
 
     node: Value
     buffer: str = ""
     loads: dict[Value, str] = field(default_factory=dict)
+
+    @property
+    def operands(self) -> tuple[Value, ...]:
+        """What is normed, and the vectors that share its statistics; one may stand there twice."""
+        first, _, *others = self.node.args
+        return first, *others
 
 
 @dataclass(eq=False)

@@ -152,14 +152,17 @@ class LowRank(onegate.Unit):
 
 
 class Normed(onegate.Unit):
-    """A norm of one vector, and of two together."""
+    """A norm of two vectors, and one of a vector twice beside a learned one."""
 
+    p = onegate.Vector()
     W, V, U = onegate.Affine(), onegate.Affine(bias=False), onegate.Affine()
     N, M = onegate.LayerNorm(), onegate.RMSNorm()
 
     def step(self, x: Any, h: Any) -> Any:
         a, b = self.N[self.W[x, h], self.V[h]]
-        return onegate.tanh(a * onegate.sigmoid(b) + self.M[self.U[x]])
+        u = self.U[x]
+        c, _, d = self.M[u, u, self.p]
+        return onegate.tanh(a * onegate.sigmoid(b) + c - 0.5 * d)
 
 
 class Timed(onegate.Unit):
