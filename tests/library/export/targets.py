@@ -162,9 +162,10 @@ def hashes(mode: str | None, folder: Path) -> set[str]:
             print(f"{name:16} left out: {tool} is not installed")
             continue
         ran = run(target, folder, mode)
-        told = f"{ran.instructions:12,.0f} instructions a step" if ran.room else ""
-        size = f"{_size(target, folder)}, {ran.room:,} B of state and stack" if ran.room else ""
-        print(f"{mode or 'float':8} {name:16} {ran.hash}{told}{size}", flush=True)
+        told = f"{ran.instructions:12,.0f} instructions a step, " if ran.room else "  "
+        told += _size(target, folder) if ran.room or name == "x86-64 SSE2" else ""
+        told += f", {ran.room:,} B of state and stack" if ran.room else ""
+        print(f"{mode or 'float':8} {name:16} {ran.hash}{told}".rstrip(), flush=True)
         found.add(ran.hash)
     return found
 
@@ -204,13 +205,14 @@ def _size(target: Target, folder: Path) -> str:
     """Code, and constants and data, of model.c in bytes."""
     command = [target.compiler, *FLAGS, *target.flags, "-c", "model.c", "-o", "model.o"]
     subprocess.run(command, cwd=folder, check=True)
+    size = shutil.which("arm-none-eabi-size") if target.ticks else None
     shown = subprocess.run(
-        ["arm-none-eabi-size", "-A", "model.o"], cwd=folder, capture_output=True, text=True,
+        [size or "size", "-A", "model.o"], cwd=folder, capture_output=True, text=True,
         check=True,
     ).stdout  # fmt: skip
     rows = re.findall(r"^\.(\w+)\S*\s+(\d+)", shown, re.MULTILINE)
-    sizes = {part: int(size) for part, size in rows}
-    return f", {sizes['text']:,} B of code, {sizes['rodata']:,} B of constants"
+    sizes = {part: sum(int(n) for name, n in rows if name == part) for part in ("text", "rodata")}
+    return f"{sizes['text']:,} B of code, {sizes['rodata']:,} B of constants"
 
 
 def main() -> int:

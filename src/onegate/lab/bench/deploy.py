@@ -128,7 +128,7 @@ def deploy(rounds: int = 60) -> dict[str, Any]:
         folder = Path(path)
         times = {size: _steps(size, folder, rounds) for size in SIZES}
         sequence = _sequence(folder, rounds)
-        code = code_bytes(folder / f"float{SIZES[0]}")
+        code = max(code_bytes(folder / f"{kind}{SIZES[0]}") for kind in ("float", "int8-"))
     judged = _verdicts(times, sequence, code)
     names = list(times[SIZES[0]])
     print("us a step | " + " | ".join(names))
@@ -163,6 +163,6 @@ def _verdicts(
          sequence["op"] / sequence["fused engine"]),
         ("MGU as Scan / fused engine", SCAN_OF_FUSED, sequence["scan"] / sequence["fused engine"]),
         (f"{max(times)} neurons: C int8 / C", INT8_OF_FLOAT, large["C int8"] / large["C"]),
-        ("bytes of C code beside the weights", CODE_BYTES, float(code)),
+        ("bytes of C code beside the weights, float or int8", CODE_BYTES, float(code)),
     )  # fmt: skip
     return found + [Verdict(figure, limit, False, value) for figure, limit, value in rows]
