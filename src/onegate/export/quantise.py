@@ -186,10 +186,10 @@ def _ranges(model: Deployable, x: Tensor) -> tuple[list[dict[Value, float]], lis
             heads[place] = max(heads[place], float(v.abs().max()))
     for layer, most in zip(model.layers, ranges, strict=True):
         operands = {value for used in layer.graph.maps.values() for value in used.operands}
-        for value in (*layer.graph.inputs, *operands):
-            if most[value] > _LARGEST * 2.0**-_COARSEST:
+        for read in (*layer.graph.inputs, *operands):
+            if most[read] > _LARGEST * 2.0**-_COARSEST:
                 raise ExportError(
-                    f"{_called(layer, value)} becomes {most[value]:.3g} with the calibration data, "
+                    f"{_called(layer, read)} becomes {most[read]:.3g} with the calibration data, "
                     f"and int16 operands hold {_LARGEST * 2.0**-_COARSEST:.0f}: scale the inputs"
                 )
     return ranges, heads
