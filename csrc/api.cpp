@@ -225,7 +225,9 @@ int64_t og_kept_size(const og_program* program, int64_t directions, int64_t step
 
 void og_fill_mask(void* to, int32_t bits, int64_t count, uint32_t first, uint32_t second,
                   uint32_t last_zero, double other) {
-  if (bits == 32)
+  if (bits == 8)
+    engine().mask8(static_cast<uint8_t*>(to), count, first, second, last_zero, 1);
+  else if (bits == 32)
     engine().mask32(static_cast<float*>(to), count, first, second, last_zero,
                     static_cast<float>(other));
   else

@@ -67,7 +67,8 @@ template <class T> class Backward : Pass<T> {
     grad_inputs_.clear();
     for (size_t i = 0; i < p_.inputs.size(); ++i) {
       const bool needed = grad_of(i) != nullptr || outside_maps_[i];
-      inputs_.push_back(carver.take<T>((is_fixed(i) ? rows_ : rows) * p_.inputs[i]));
+      inputs_.push_back(
+          carver.take<T>(is_direct(i) ? 0 : (is_fixed(i) ? rows_ : rows) * p_.inputs[i]));
       grad_inputs_.push_back(carver.take<T>(needed ? rows * p_.inputs[i] : 0));
     }
     this->layout_rows(carver, prev_, p_.states, rows);
@@ -144,7 +145,13 @@ template <class T> class Backward : Pass<T> {
     return back_.grad_extras == nullptr ? nullptr : back_.grad_extras[input - 1];
   }
   // To compute steps anew all rows of the chunk are needed.
-  bool is_fixed(size_t input) const { return call_.recompute == 0 && Base::is_fixed(input); }
+  bool is_fixed(size_t input) const { return !again_ && Base::is_fixed(input); }
+  bool is_direct(size_t input) const { return !again_ && Base::is_direct(input); }
+  // An input's rows at step t, which begin at `offset` of the chunk.
+  T* input_at(size_t input, int64_t t, int64_t offset) const {
+    if (is_direct(input)) return this->own_rows(input, t);
+    return inputs_[input] + (is_fixed(input) ? 0 : offset * p_.inputs[input]);
+  }
 
   // The vectors' sums start at zero; the gradient that is carried, at the last states' in both buffers: a row
   // that ends earlier finds it in either.
@@ -154,7 +161,7 @@ template <class T> class Backward : Pass<T> {
       std::fill(sums_[parameter] + c.first, sums_[parameter] + c.last, T{0});
     }
     for (size_t i = 1; i < p_.inputs.size(); ++i)
-      if (is_fixed(i)) this->gather_input(i, inputs_[i], 0, rows_);
+      if (!is_direct(i) && is_fixed(i)) this->gather_input(i, inputs_[i], 0, rows_);
     const T* last = static_cast<const T*>(back_.grad_last);
     for (size_t i = 0; i < p_.states.size(); ++i) {
       const int64_t width = p_.states[i];
@@ -175,7 +182,8 @@ template <class T> class Backward : Pass<T> {
   void gather(int64_t t, int64_t offset) {
     const int64_t count = active(t);
     for (size_t i = 0; i < p_.inputs.size(); ++i)
-      if (!is_fixed(i)) this->gather_input(i, inputs_[i] + offset * p_.inputs[i], t, count);
+      if (!is_direct(i) && !is_fixed(i))
+        this->gather_input(i, inputs_[i] + offset * p_.inputs[i], t, count);
     const int64_t before = this->reverse_ ? t + 1 : t - 1;
     const T* start = static_cast<const T*>(call_.start);
     // Backward in time a row starts at its end, so that the rows that run at t but not at t + 1
@@ -211,9 +219,7 @@ template <class T> class Backward : Pass<T> {
     for (size_t i = 0; i < code_.slots.size(); ++i) {
       const Slot& slot = code_.slots[i];
       switch (slot.space) {
-        case Space::kInput:
-          at_[i] = inputs_[slot.index] + (is_fixed(slot.index) ? 0 : offset * slot.width);
-          break;
+        case Space::kInput: at_[i] = input_at(slot.index, t, offset); break;
         case Space::kPrev: at_[i] = prev_[slot.index] + offset * slot.width; break;
         case Space::kNext: at_[i] = next_[slot.index] + offset * slot.width; break;
         case Space::kKeep: at_[i] = keep(slot, t, offset); break;
@@ -304,8 +310,7 @@ template <class T> class Backward : Pass<T> {
   const T* lasting(int32_t slot_number, int64_t s0, int64_t j) const {
     const Slot& slot = code_.slots[slot_number];
     switch (slot.space) {
-      case Space::kInput:
-        return inputs_[slot.index] + (is_fixed(slot.index) ? 0 : offsets_[j] * slot.width);
+      case Space::kInput: return input_at(slot.index, time(s0 + j), offsets_[j]);
       case Space::kPrev: return prev_[slot.index] + offsets_[j] * slot.width;
       case Space::kNext: return next_[slot.index] + offsets_[j] * slot.width;
       case Space::kKeep: return keep(slot, time(s0 + j), offsets_[j]);

@@ -26,7 +26,8 @@ template <class T> class Forward : Pass<T> {
     this->layout_step(carver);
     inputs_.clear();
     for (size_t i = 0; i < p_.inputs.size(); ++i)
-      inputs_.push_back(carver.take<T>((this->is_fixed(i) ? 1 : chunk_) * rows_ * p_.inputs[i]));
+      inputs_.push_back(
+          carver.take<T>(is_direct(i) ? 0 : (this->is_fixed(i) ? 1 : chunk_) * rows_ * p_.inputs[i]));
     this->layout_rows(carver, prev_, p_.states, rows_);
     this->layout_rows(carver, next_, p_.states, rows_);
     this->layout_rows(carver, keep_, p_.kept, keeps() ? 0 : rows_);
@@ -59,7 +60,7 @@ template <class T> class Forward : Pass<T> {
       int64_t rows = 0;
       for (int64_t s = s0; s < s1; ++s) {
         for (size_t i = 0; i < p_.inputs.size(); ++i)
-          if (!this->is_fixed(i))
+          if (!is_direct(i) && !this->is_fixed(i))
             this->gather_input(i, inputs_[i] + rows * p_.inputs[i], time(s), active(time(s)));
         rows += active(time(s));
       }
@@ -80,6 +81,8 @@ template <class T> class Forward : Pass<T> {
 
  private:
   bool keeps() const { return call_.kept != nullptr && call_.recompute == 0; }
+  // An input that is projected many steps at a time must lie in one piece.
+  bool is_direct(size_t input) const { return !(hoist_ && input == 0) && Base::is_direct(input); }
   bool is_input(const Factor& term) const {
     const Slot& slot = code_.slots[term.slot];
     return slot.space == Space::kInput && slot.index == 0 && !this->has_heads(term);
@@ -100,7 +103,7 @@ template <class T> class Forward : Pass<T> {
             rows_, p_.states[i], [&](int64_t r) { return (*states)[i] + r * p_.states[i]; },
             [&](int64_t r) { return start + this->state_row(r) + p_.state_offsets[i]; });
     for (size_t i = 1; i < p_.inputs.size(); ++i)
-      if (this->is_fixed(i)) this->gather_input(i, inputs_[i], 0, rows_);
+      if (!is_direct(i) && this->is_fixed(i)) this->gather_input(i, inputs_[i], 0, rows_);
   }
 
   void start_anew(int64_t t, int64_t count) {
@@ -131,7 +134,9 @@ template <class T> class Forward : Pass<T> {
       const Slot& slot = code_.slots[i];
       switch (slot.space) {
         case Space::kInput:
-          at_[i] = inputs_[slot.index] + (this->is_fixed(slot.index) ? 0 : offset * slot.width);
+          at_[i] = is_direct(slot.index)
+                       ? this->own_rows(slot.index, t)
+                       : inputs_[slot.index] + (this->is_fixed(slot.index) ? 0 : offset * slot.width);
           break;
         case Space::kPrev: at_[i] = prev_[slot.index]; break;
         case Space::kNext: at_[i] = next_[slot.index]; break;

@@ -11,6 +11,6 @@ namespace OG_ISA {
 extern const Engine engine;
 const Engine engine = {OG_ISA_NAME, &run_forward<float>, &run_forward<double>,
                        &run_backward<float>, &run_backward<double>, &new_stream<float>, &new_stream<double>,
-                       &fill_mask<float>, &fill_mask<double>};
+                       &fill_mask<uint8_t>, &fill_mask<float>, &fill_mask<double>};
 
 }  // namespace OG_ISA

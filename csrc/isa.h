@@ -17,6 +17,7 @@ struct Engine {
   bool (*backward64)(const og_backward&, Watch&);
   og_stream* (*stream32)(const og_forward&);
   og_stream* (*stream64)(const og_forward&);
+  void (*mask8)(uint8_t*, int64_t, uint32_t, uint32_t, uint32_t, uint8_t);
   void (*mask32)(float*, int64_t, uint32_t, uint32_t, uint32_t, float);
   void (*mask64)(double*, int64_t, uint32_t, uint32_t, uint32_t, double);
 };

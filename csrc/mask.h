@@ -6,24 +6,24 @@
 
 namespace OG_ISA {
 
-inline uint32_t mixed(uint32_t x) {
-  x = (x ^ (x >> 16)) * 0x85EBCA6Bu;
-  x = (x ^ (x >> 13)) * 0xC2B2AE35u;
-  return x ^ (x >> 16);
-}
-
-// to[i] = 0 with the probability (last_zero + 1) / 2^32, else `other`. Plain loops, which compilers
-// turn into vectors.
+// to[i] = 0 with the probability (last_zero + 1) / 2^32, else `other`, of which bytes know 1 alone.
+// Plain loops, which compilers turn into vectors.
 template <class T>
 void fill_mask(T* to, int64_t count, uint32_t first, uint32_t second, uint32_t last_zero, T other) {
   constexpr int64_t kRun = 256;
   uint32_t words[kRun];
   for (int64_t at = 0; at < count; at += kRun) {
     const int64_t run = count - at < kRun ? count - at : kRun;
-    const uint32_t base = static_cast<uint32_t>(at);
-    for (uint32_t i = 0; i < kRun; ++i)
-      words[i] = mixed(mixed((base + i) * 0x9E3779B1u + first) ^ second);
-    for (int64_t i = 0; i < run; ++i) to[at + i] = words[i] <= last_zero ? T{0} : other;
+    uint32_t place = static_cast<uint32_t>(at) * 0x9E3779B1u + first;
+    for (int64_t i = 0; i < kRun; ++i, place += 0x9E3779B1u) {
+      uint32_t x = (place ^ (place >> 16)) * 0x85EBCA6Bu;
+      x = (x ^ (x >> 13) ^ second) * 0xC2B2AE35u;
+      words[i] = (x ^ (x >> 16)) > last_zero;
+    }
+    if constexpr (sizeof(T) == 1)
+      for (int64_t i = 0; i < run; ++i) to[at + i] = static_cast<T>(words[i]);
+    else
+      for (int64_t i = 0; i < run; ++i) to[at + i] = words[i] == 0 ? T{0} : other;
   }
 }
 

@@ -42,6 +42,7 @@ typedef struct {
 typedef struct {
   const void* data;
   int64_t step, row;
+  int64_t bytes; /* not 0: a mask, of which each number is a byte, 0 or 1 */
 } og_input;
 
 typedef struct {
@@ -102,7 +103,7 @@ OG_EXPORT int32_t og_run_forward(const og_forward* call, char* message, int64_t 
 OG_EXPORT int32_t og_run_backward(const og_backward* call, char* message, int64_t size);
 
 /* Fills `count` numbers with 0, where a hash of the seed's words and the place is at most `last_zero`,
- * and `other` elsewhere. */
+ * and `other` elsewhere. bits: of a number; 8 for bytes, which are 0 or 1. */
 OG_EXPORT void og_fill_mask(void* to, int32_t bits, int64_t count, uint32_t first, uint32_t second,
                             uint32_t last_zero, double other);
 

@@ -107,17 +107,34 @@ template <class T> class Pass {
   }
 
   og_input given(size_t input) const {
-    return input == 0 ? og_input{call_.x, call_.x_step, call_.x_row} : call_.extras[input - 1];
+    return input == 0 ? og_input{call_.x, call_.x_step, call_.x_row, 0} : call_.extras[input - 1];
   }
   // One that is the same at all steps is gathered once, for `rows_` rows.
   bool is_fixed(size_t input) const { return input > 0 && given(input).step == 0; }
+  // Whether its rows lie in working order, one after another: numbers are then read where they lie.
+  bool lie_in_order(size_t input) const {
+    return plan_.order.row.empty() && (given(input).row == p_.inputs[input] || call_.rows == 1);
+  }
+  bool is_direct(size_t input) const { return given(input).bytes == 0 && lie_in_order(input); }
+
+  // Number: T, or uint8_t for a mask.
+  template <class Number> const Number* given_row(size_t input, int64_t t, int64_t r) const {
+    const og_input from = given(input);
+    return static_cast<const Number*>(from.data) + t * from.step + row(r) * from.row;
+  }
+  // Its rows there; programs write to no input.
+  T* own_rows(size_t input, int64_t t) const { return const_cast<T*>(given_row<T>(input, t, 0)); }
 
   void gather_input(size_t input, T* to, int64_t t, int64_t count) const {
-    const og_input from = given(input);
-    const T* x = static_cast<const T*>(from.data) + t * from.step;
     const int64_t width = p_.inputs[input];
-    copy_rows(count, width, [&](int64_t r) { return to + r * width; },
-              [&](int64_t r) { return x + row(r) * from.row; });
+    if (given(input).bytes == 0)
+      return copy_rows(count, width, [&](int64_t r) { return to + r * width; },
+                       [&](int64_t r) { return given_row<T>(input, t, r); });
+    if (!plan_.columns && lie_in_order(input))
+      return widen(to, given_row<uint8_t>(input, t, 0), count * width);
+    const Columns c = share(width);
+    for (int64_t r = 0; r < count; ++r)
+      widen(to + r * width + c.first, given_row<uint8_t>(input, t, r) + c.first, c.last - c.first);
   }
 
   void pointwise(const Stage& stage, int64_t rows) const {

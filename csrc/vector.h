@@ -45,6 +45,10 @@ template <class T> OG_INLINE Vec<T> load(const T* p) {
   return v;
 }
 template <class T> OG_INLINE void store(T* p, Vec<T> v) { std::memcpy(p, &v, sizeof v); }
+// Bytes as numbers.
+template <class T> void widen(T* __restrict to, const uint8_t* __restrict from, int64_t count) {
+  for (int64_t i = 0; i < count; ++i) to[i] = from[i];
+}
 template <class T> OG_INLINE Vec<T> splat(T x) { return x - Vec<T>{}; }
 
 // v as a value of its own: a product is rounded before it is added to, as the equations have it. Drawn

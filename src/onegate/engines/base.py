@@ -30,7 +30,7 @@ class Direction:
 class Further:
     """What a run may have beside x, the directions and lengths.
 
-    extras: the inputs of the graph after x, each (T, B, its size).
+    extras: the inputs of the graph after x, each (T, B, its size); a mask may be of booleans.
     reset: (T, B), True where the states start anew before the step; with one direction only.
     initial: the states they start from then, each (its size,); zero by default.
     all_states: the outputs are all states side by side, not the first alone.

@@ -44,7 +44,7 @@ def run(
     starts at each row's own end.
     """
     x, directions, further = _as_autocast(x, directions, further)
-    inputs, inside = (x, *further.extras), None
+    inputs, inside = (x, *(given.to(x.dtype) for given in further.extras)), None
     if lengths is not None:
         inside = (torch.arange(x.shape[0], device=x.device)[:, None] < lengths).unsqueeze(-1)
         # Padding may hold anything: a NaN there must not reach a gradient.

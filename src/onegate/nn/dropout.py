@@ -21,7 +21,7 @@ from onegate.lowering.masks import masked
 from onegate.nn import arguments
 
 _WORD = 0xFFFFFFFF
-_NATIVE = (torch.float32, torch.float64)
+_NATIVE = (torch.bool, torch.float32, torch.float64)
 
 
 @dataclass(frozen=True)
@@ -73,7 +73,10 @@ class Dropouts:
         return masked(graph, kinds)
 
     def masks(self, graph: Graph, x: Tensor, training: bool) -> tuple[Tensor, ...]:
-        """For each mask of `graph` numbers (T, B, its size), in the dtype of `x` (T, B, d)."""
+        """For each mask of `graph` numbers (T, B, its size), in the dtype of `x` (T, B, d).
+
+        Where zoneout leaves a state alone there are booleans, a quarter of the memory.
+        """
         steps, rows = x.shape[:2]
         zoneout = {f"zoneout_{name}": share for name, share in self.zoneout}
         drawn = []
@@ -82,7 +85,7 @@ class Dropouts:
             if node.name in zoneout:
                 share = zoneout[node.name]
                 if training:
-                    mask = draw((steps, rows, size), 1 - share, x)
+                    mask = draw((steps, rows, size), 1 - share, x.new_empty(0, dtype=torch.bool))
                 else:  # the mean of both
                     mask = x.new_full((1, 1, size), share).expand(steps, rows, size)
             elif node.name.startswith("recurrent"):
@@ -98,10 +101,8 @@ class Dropouts:
             return x
         return x * _scaled((1, *x.shape[1:]), self.input, x)
 
-    def of_weights(self, parameters: Mapping[str, Tensor], training: bool) -> Mapping[str, Tensor]:
+    def of_weights(self, parameters: Mapping[str, Tensor]) -> Mapping[str, Tensor]:
         """The parameters, with elements of the recurrent matrices dropped."""
-        if not self.weights or not training:
-            return parameters
         return {
             key: F.dropout(value, self.weights) if _is_recurrent(key) else value
             for key, value in parameters.items()
@@ -129,13 +130,8 @@ def draw(shape: tuple[int, ...], zero: float, like: Tensor, other: float = 1.0) 
             bits, (first, second) = 8 * mask.element_size(), seed.tolist()
             native.og_fill_mask(mask.data_ptr(), bits, count, first, second, limit - 1, other)
             return mask
+    # The end of MurmurHash3 (Appleby 2011) with the second word of the seed in it.
     x = (torch.arange(count, device=like.device) * 0x9E3779B1 + seed[0]) & _WORD
-    x = _mixed(_mixed(x) ^ seed[1])
-    return torch.where(x < limit, 0.0, other).to(like.dtype).view(shape)
-
-
-def _mixed(x: Tensor) -> Tensor:
-    """Thirty-two bits of which each depends on all (the end of MurmurHash3, Appleby 2011)."""
     x = (x ^ (x >> 16)) * 0x85EBCA6B & _WORD
-    x = (x ^ (x >> 13)) * 0xC2B2AE35 & _WORD
-    return x ^ (x >> 16)
+    x = (x ^ (x >> 13) ^ seed[1]) * 0xC2B2AE35 & _WORD
+    return torch.where((x ^ (x >> 16)) < limit, 0.0, other).to(like.dtype).view(shape)

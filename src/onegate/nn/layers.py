@@ -326,12 +326,14 @@ class Recurrent(DisplayedLayer, nn.Module):
                 if beside:
                     training, graph = self.training, beside.graph(graph, self.training)
                     x = beside.of_input(x, training)
-                    masks = beside.masks(graph, x, training)
-                    given = replace(given, extras=(*given.extras, *masks))
-                    directions = [
-                        replace(d, parameters=beside.of_weights(d.parameters, training))
-                        for d in directions
-                    ]
+                    if graph.masks:
+                        masks = beside.masks(graph, x, training)
+                        given = replace(given, extras=(*given.extras, *masks))
+                    if beside.weights and training:
+                        directions = [
+                            replace(d, parameters=beside.of_weights(d.parameters))
+                            for d in directions
+                        ]
                 x, last = run(graph, x, directions, lengths, given)
                 if given.all_states:
                     x, each_step = self._told_apart(x, len(weights))
@@ -372,7 +374,8 @@ class Recurrent(DisplayedLayer, nn.Module):
                 for weights in self._weights()
                 for each in weights
             )
-        zeros = tuple([x.new_zeros(x.shape[1], size) for size in self._sizes.values()])
+        zero = x.new_zeros(())
+        zeros = tuple([zero.expand(x.shape[1], size) for size in self._sizes.values()])
         return itertools.repeat(zeros)
 
     def _checked(self, hx: States, batch: int | None) -> tuple[Tensor, ...]:

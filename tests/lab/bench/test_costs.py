@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import json
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -16,6 +17,7 @@ from onegate.lab.bench import costs
 from onegate.lab.bench.inside import (
     FUSED_SHARE,
     LIMITS,
+    MEMORY,
     NEW_UNITS,
     OVER_COMPILED,
     inside,
@@ -87,7 +89,12 @@ def test_what_is_inside_the_recurrence_is_set_against_the_plain_layer(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     small = LayerShape("small", 3, 2, 4, 5)
-    found = inside([small], seconds=0.01)["rows"]
+    found = inside([replace(small, layers=2)], seconds=0.01)["rows"]
+    # Of output, gate and candidate the output; of those, the other gates and two of c output and c.
+    memory = {row["unit"]: row["ratio"] for row in found if row["what"] == MEMORY}
+    numbers = 3 * 2 * 5  # of one value; the LSTM's start is held, of h and c
+    assert memory["mgu"] == 1 / 3
+    assert memory["lstm"] == (2 * numbers + 20) / (7 * numbers + 20)
     found += norms([small], seconds=0.01, compiled=False)["rows"]
     assert {row["what"] for row in found} == {*LIMITS} - {OVER_COMPILED, FUSED_SHARE}
     assert all(row["ratio"] > 0 for row in found)

@@ -15,18 +15,18 @@ T, B, D, N = 6, 3, 5, 8
 
 
 @pytest.mark.skipif(library().problem is not None, reason=str(library().problem))
-def test_mgu_keeps_input_start_output_gate_and_candidate() -> None:
-    layer = onegate.MGU(D, N, engine="fused")
-    numbers = T * B * D + B * N + T * B * N + 2 * T * B * N
+def test_mgu_keeps_input_output_gate_and_candidate() -> None:
+    layer = onegate.MGU(D, N, engine="fused")  # zeros to start from need no memory
+    numbers = T * B * D + T * B * N + 2 * T * B * N
     assert held_bytes(layer, torch.randn(T, B, D)) == FLOAT * numbers
 
 
 @pytest.mark.skipif(library().problem is not None, reason=str(library().problem))
 def test_layers_above_keep_their_input() -> None:
     layer = onegate.MGU(D, N, num_layers=2, engine="fused")
-    # Both layers start from the same zeros. Under the hooks that count, an output is saved as a
-    # copy, since it may be changed in place: the second layer's input is one tensor more.
-    numbers = T * B * D + B * N + T * B * N + 2 * (T * B * N + 2 * T * B * N)
+    # Under the hooks that count, an output is saved as a copy, since it may be changed in place:
+    # the second layer's input is one tensor more.
+    numbers = T * B * D + T * B * N + 2 * (T * B * N + 2 * T * B * N)
     assert held_bytes(layer, torch.randn(T, B, D)) == FLOAT * numbers
 
 

@@ -13,10 +13,11 @@ import torch
 from torch import Tensor
 
 import onegate
-from onegate.engines.cpu import operator
+from onegate.engines.cpu import operator, programs
 from onegate.engines.cpu.native import library
 from onegate.language import Affine, Diagonal, LayerNorm, RMSNorm, Unit, sigmoid, tanh
 from onegate.ops import exp, square
+from onegate.tracing import trace
 
 pytestmark = pytest.mark.skipif(library().problem is not None, reason=str(library().problem))
 
@@ -170,8 +171,9 @@ def test_threads_share_the_work(kind: Any, split: str, monkeypatch: pytest.Monke
             ours, truth = pair(kind, 6, 36, learn_initial_state=True, **options)
             x, extra, leaves = inputs(kind, 19, 4)
             reset = torch.rand(19, 4, generator=torch.Generator().manual_seed(3)) < 0.2
-            call = {**extra, "reset": reset, "return_states": True, "lengths": [19, 2, 11, 5]}
-            assert_alike(*(results(layer, x, *leaves, **call) for layer in (ours, truth)))
+            for lengths in (None, [19, 2, 11, 5]):
+                call = {**extra, "reset": reset, "return_states": True, "lengths": lengths}
+                assert_alike(*(results(layer, x, *leaves, **call) for layer in (ours, truth)))
     finally:
         torch.set_num_threads(before)
 
@@ -204,6 +206,39 @@ def test_a_recorded_call_runs_alike() -> None:
     args["reset"] = torch.tensor([[False, True]] * 4)
     program = torch.export.export(layer, (x.detach(),), args)
     torch.testing.assert_close(program.module()(x.detach(), **args), layer(x.detach(), **args))
+
+
+def test_states_that_start_as_one_number_are_not_held() -> None:
+    layer, _ = pair(onegate.UNITS["mgu"], 6, 5)
+    x, _, _ = inputs(onegate.UNITS["mgu"], 4, 3)
+    for value in (None, 0.5):  # None: the zeros of the layer
+        one = None if value is None else torch.full((), value).double().expand(1, 3, 5)
+        whole = torch.full((1, 3, 5), value or 0.0).double()
+        found: list[Tensor | None] = []
+        for start in (one, whole, one):
+            out, _ = layer(x, start)
+            held = out.grad_fn.saved_tensors  # type: ignore[union-attr]
+            assert (held[1] is None) == (start is one)
+            (first,) = torch.autograd.grad(out.sin().sum(), x, create_graph=True)
+            found += [first, *torch.autograd.grad(first.sin().sum(), [x, *layer.parameters()])]
+        third = len(found) // 3
+        assert_alike(found[:third], found[third : 2 * third])
+        # One that is learned is held, and has its gradient.
+        number = torch.full((), value or 0.0).double().requires_grad_()
+        out, _ = layer(x, number.expand(1, 3, 5))
+        (given,) = torch.autograd.grad(out.sin().sum(), number)
+        start = whole.requires_grad_()
+        (truth,) = torch.autograd.grad(layer(x, start)[0].sin().sum(), start)
+        torch.testing.assert_close(given, truth.sum())
+
+
+def test_masks_of_bytes_are_for_what_is_not_learned() -> None:
+    entry = programs.entry_of(trace(Decay(), 6, 5))
+    x, start = torch.randn(4, 2, 6), torch.zeros(1, 2, entry.width)
+    parameters = [torch.randn(shape) for shape in entry.program.parameters]
+    extras = [torch.ones(4, 2, width, dtype=torch.bool) for width in entry.program.inputs[1:]]
+    with pytest.raises(ValueError, match=r"a further input is .*torch.bool"):
+        torch.ops.onegate.forward(x, start, [*parameters, *extras], None, entry.key, False)
 
 
 def test_the_backward_pass_keeps_little_where_it_computes_again() -> None:

@@ -121,7 +121,13 @@ template <class T> class Run {
       const int64_t row = p.inputs[i] + call.gap;
       extras_.push_back(random_block(strided(row, p.inputs[i]), 1));
       grad_extras_.push_back(empty(D * TB * p.inputs[i]));
-      inputs_.push_back({extras_.back().get(), call.rows * row, row});
+      inputs_.push_back({extras_.back().get(), call.rows * row, row, 0});
+      if (coin(random_)) {  // a mask of bytes
+        masks_.emplace_back(static_cast<size_t>(strided(row, p.inputs[i])));
+        for (uint8_t& byte : masks_.back()) byte = coin(random_);
+        inputs_.back().data = masks_.back().data();
+        inputs_.back().bytes = 1;
+      }
       grad_input_pointers_.push_back(grad_extras_.back().get());
     }
     if (call.reset) {
@@ -256,6 +262,7 @@ template <class T> class Run {
   Block x_, start_, out_, last_, kept_, grad_out_, grad_last_, grad_x_, grad_start_;
   Block initial_, grad_initial_;
   std::vector<Block> extras_, grad_extras_;
+  std::vector<std::vector<uint8_t>> masks_;
   std::vector<og_input> inputs_;
   std::vector<void*> grad_input_pointers_;
   std::vector<uint8_t> reset_;

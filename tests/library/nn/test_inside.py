@@ -246,16 +246,17 @@ def test_candidate_dropout_leaves_the_old_state_alone() -> None:
         layer_of("indrnn", weight_drop=0.1)
 
 
-@pytest.mark.parametrize("dtype", [torch.float32, DOUBLE], ids=str)
+@pytest.mark.parametrize("dtype", [torch.bool, torch.float32, DOUBLE], ids=str)
 @pytest.mark.parametrize("zero", [0.0, 0.05, 0.5, 1.0])
 def test_masks_have_their_probability_and_are_alike_without_the_library(
     zero: float, dtype: torch.dtype, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     like, found = torch.empty(0, dtype=dtype), []
-    for native in ((torch.float32, DOUBLE), ()):
+    other = 1.0 if dtype is torch.bool else 3.0
+    for native in ((torch.bool, torch.float32, DOUBLE), ()):
         monkeypatch.setattr(dropout, "_NATIVE", native)
         torch.manual_seed(5)
-        found.append(dropout.draw((1000, 301), zero, like, 3.0))
+        found.append(dropout.draw((1000, 301), zero, like, other))
     assert torch.equal(*found)
     mask = found[0] == 0
     spread = 5 * math.sqrt(zero * (1 - zero))
@@ -263,7 +264,7 @@ def test_masks_have_their_probability_and_are_alike_without_the_library(
     assert ((mask.double().mean(0) - zero).abs() <= spread / math.sqrt(1000)).all()
     neighbours = (mask[:, 1:] & mask[:, :-1]).double().mean()
     assert abs(neighbours - zero**2) <= 2 * spread / math.sqrt(mask.numel()) + 1e-12
-    assert set(found[0].unique().tolist()) <= {0.0, 3.0}
+    assert set(found[0].unique().tolist()) <= {0.0, other}
 
 
 # Further results.

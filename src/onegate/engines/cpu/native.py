@@ -65,7 +65,12 @@ _MAIN_PLACE, _OTHER_PLACE = ctypes.addressof(_MAIN), ctypes.addressof(_OTHER)
 class Input(ctypes.Structure):
     """og_input."""
 
-    _fields_ = (("data", ctypes.c_void_p), ("step", ctypes.c_int64), ("row", ctypes.c_int64))
+    _fields_ = (
+        ("data", ctypes.c_void_p),
+        ("step", ctypes.c_int64),
+        ("row", ctypes.c_int64),
+        ("bytes", ctypes.c_int64),
+    )
 
 
 class ForwardCall(ctypes.Structure):

@@ -150,7 +150,7 @@ def _run_low(
 
 
 def _widened(tensors: Sequence[Tensor]) -> tuple[Tensor, ...]:
-    return tuple([t.float() for t in tensors])
+    return tuple([t if t.dtype is torch.bool else t.float() for t in tensors])
 
 
 _PLAIN = {Tensor, nn.Parameter}
@@ -205,8 +205,9 @@ def _check(
     for parameter, expected in zip(given.parameters, shapes, strict=True):
         if parameter.shape != expected or parameter.dtype is not dtype or not parameter.is_cpu:
             raise _wrong(entry, "a parameter", parameter, expected, dtype)
-    for extra, width in zip(given.extras, widths, strict=True):
-        if extra.shape != (*shape[:2], width) or extra.dtype is not dtype or not extra.is_cpu:
+    for extra, width, learned in zip(given.extras, widths, entry.learned, strict=True):
+        known = extra.dtype is dtype or (extra.dtype is torch.bool and not learned)
+        if extra.shape != (*shape[:2], width) or not known or not extra.is_cpu:
             raise _wrong(entry, "a further input", extra, (*shape[:2], width), dtype)
     if reset is None:
         return
@@ -236,7 +237,9 @@ def _pointers(tensors: Sequence[Tensor]) -> ctypes.Array[ctypes.c_void_p]:
 
 
 def _inputs(tensors: Sequence[Tensor]) -> ctypes.Array[Input]:
-    return (Input * len(tensors))(*[Input(t.data_ptr(), *t.stride()[:2]) for t in tensors])
+    return (Input * len(tensors))(
+        *[Input(t.data_ptr(), *t.stride()[:2], t.dtype is torch.bool) for t in tensors]
+    )
 
 
 _THREAD_SPLIT = SPLIT["auto"]
@@ -508,6 +511,8 @@ def _gradients(
     """Of x, the start and the parameters."""
     saved = ctx.saved_tensors  # may be asked for only once
     x, start, out, kept, lengths, *parameters = saved
+    if start is None:
+        start = x.new_full(*ctx.start)
     if grad_out is None and grad_last is None:
         return None, None, [None] * len(parameters)
     out = _unchanged(ctx, x, start, parameters, lengths, out)
@@ -580,12 +585,15 @@ class _Eager(torch.autograd.Function):
         *parameters: Tensor,
     ) -> tuple[Tensor, Tensor]:
         out, last, kept = _forward(entry, x, start, parameters, lengths, True, how)
+        kept_start: Tensor | None = start
+        if not ctx.needs_input_grad[1] and not any(start.stride()[1:]):  # one number: no memory
+            ctx.start, kept_start = (start.shape, start[0, 0, 0].item()), None
         if _hooks(True) is None:
             # Saved without its version, which is compared in the backward pass: see `_unchanged`.
             ctx.returned, ctx.version, saved = out.detach(), out._version, out.data
         else:  # whoever packs away what is saved wants no further holder of its memory
             ctx.returned, saved = None, out.clone()
-        _remember(ctx, entry, True, how, (x, start, saved, kept, lengths, *parameters))
+        _remember(ctx, entry, True, how, (x, kept_start, saved, kept, lengths, *parameters))
         return out, last
 
     @staticmethod

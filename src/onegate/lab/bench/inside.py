@@ -11,7 +11,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from onegate.lab.bench.contestants import FUSED, REFERENCE, held_bytes, ours
+from onegate.lab.bench.contestants import FUSED, REFERENCE, ours
 from onegate.lab.bench.measure import Call, race
 from onegate.lab.bench.shapes import PAPER, LayerShape
 from onegate.nn.layers import Recurrent
@@ -132,13 +132,30 @@ def _step(module: nn.Module, shape: LayerShape, given: dict[str, Any]) -> Callab
 
 
 def _held(unit: str, shape: LayerShape) -> float:
-    """What autograd keeps when the rest is computed anew, over what it keeps else.
-
-    The input, which is the caller's, is left out on both sides.
-    """
+    """What autograd keeps when the rest is computed anew, over what it keeps else."""
     x = torch.randn(shape.steps, shape.batch, shape.inputs)
-    kept, less = (held_bytes(_layer(unit, shape, recompute=r), x) for r in (False, True))
-    return (less - x.nbytes) / (kept - x.nbytes)
+    kept, less = (_kept_bytes(_layer(unit, shape, recompute=r), x) for r in (False, True))
+    return less / kept
+
+
+def _kept_bytes(layer: Recurrent, x: Tensor) -> int:
+    """Bytes that the graph of `layer(x)` keeps beside the input and the parameters.
+
+    Read from the graph: hooks for saved tensors (`held_bytes`) would have outputs copied, and the
+    input of a second layer, which is the first one's output, counted twice.
+    """
+    out, _ = layer(x)
+    others = {t.untyped_storage().data_ptr() for t in (x, *layer.parameters())}
+    storages: dict[int, int] = {}
+    nodes = [out.grad_fn]
+    while nodes:
+        node: Any = nodes.pop()
+        for tensor in getattr(node, "saved_tensors", ()):
+            if tensor is not None:
+                storage = tensor.untyped_storage()
+                storages[storage.data_ptr()] = storage.nbytes()
+        nodes += [each for each, _ in node.next_functions if each is not None]
+    return sum(size for place, size in storages.items() if place not in others)
 
 
 class _PlainLSTM(nn.Module):
