@@ -49,6 +49,8 @@ template <class T> class Backward : Pass<T> {
         maps_(map_layouts(p_)), chunk_(chunk_steps()),
         outside_maps_(p_.inputs.size(), false) {
     if (call_.recompute != 0) again_.emplace(plan, forward, part, thread, chunk_ * rows_);
+    for (size_t i = 0; i < p_.inputs.size(); ++i)
+      by_step_.push_back(!again_ && this->given(i).bytes != 0 && !is_operand(i));
     for (const Slot& slot : code_.slots) {
       widest_ = std::max(widest_, slot.width);
       if (slot.space == Space::kNext) needs_next_ = true;
@@ -68,7 +70,7 @@ template <class T> class Backward : Pass<T> {
     for (size_t i = 0; i < p_.inputs.size(); ++i) {
       const bool needed = grad_of(i) != nullptr || outside_maps_[i];
       inputs_.push_back(
-          carver.take<T>(is_direct(i) ? 0 : (is_fixed(i) ? rows_ : rows) * p_.inputs[i]));
+          carver.take<T>(is_direct(i) ? 0 : (is_one_step(i) ? rows_ : rows) * p_.inputs[i]));
       grad_inputs_.push_back(carver.take<T>(needed ? rows * p_.inputs[i] : 0));
     }
     this->layout_rows(carver, prev_, p_.states, rows);
@@ -147,10 +149,21 @@ template <class T> class Backward : Pass<T> {
   // To compute steps anew all rows of the chunk are needed.
   bool is_fixed(size_t input) const { return !again_ && Base::is_fixed(input); }
   bool is_direct(size_t input) const { return !again_ && Base::is_direct(input); }
+  // Whether the rows of a single step are gathered: all steps have the same, or each its own, anew.
+  bool is_one_step(size_t input) const { return is_fixed(input) || by_step_[input]; }
+  // Whether weight gradients are computed from an input, and so from all steps of a chunk.
+  bool is_operand(size_t input) const {
+    for (const MapSums& map : p_.maps)
+      for (const Factor& operand : map.operands) {
+        const Slot& slot = code_.slots[operand.slot];
+        if (slot.space == Space::kInput && slot.index == static_cast<int32_t>(input)) return true;
+      }
+    return false;
+  }
   // An input's rows at step t, which begin at `offset` of the chunk.
   T* input_at(size_t input, int64_t t, int64_t offset) const {
     if (is_direct(input)) return this->own_rows(input, t);
-    return inputs_[input] + (is_fixed(input) ? 0 : offset * p_.inputs[input]);
+    return inputs_[input] + (is_one_step(input) ? 0 : offset * p_.inputs[input]);
   }
 
   // The vectors' sums start at zero; the gradient that is carried, at the last states' in both buffers: a row
@@ -182,7 +195,7 @@ template <class T> class Backward : Pass<T> {
   void gather(int64_t t, int64_t offset) {
     const int64_t count = active(t);
     for (size_t i = 0; i < p_.inputs.size(); ++i)
-      if (!is_direct(i) && !is_fixed(i))
+      if (!is_direct(i) && !is_one_step(i))
         this->gather_input(i, inputs_[i] + offset * p_.inputs[i], t, count);
     const int64_t before = this->reverse_ ? t + 1 : t - 1;
     const T* start = static_cast<const T*>(call_.start);
@@ -216,6 +229,8 @@ template <class T> class Backward : Pass<T> {
 
   void step(int64_t t, int64_t count, int64_t offset, Barrier& barrier) {
     add_output_gradient(t, count);
+    for (size_t i = 0; i < p_.inputs.size(); ++i)
+      if (by_step_[i] && !is_fixed(i)) this->gather_input(i, inputs_[i], t, count);
     for (size_t i = 0; i < code_.slots.size(); ++i) {
       const Slot& slot = code_.slots[i];
       switch (slot.space) {
@@ -461,6 +476,7 @@ template <class T> class Backward : Pass<T> {
   std::vector<int32_t> reduced_;
   std::vector<int64_t> offsets_;  // first row of each step in the chunk's arrays
   T *operands_ = nullptr, *gradients_ = nullptr, *few_sums_ = nullptr;
+  std::vector<char> by_step_;  // of the inputs: masks, which are widened in cache
   std::vector<T*> inputs_, grad_inputs_, prev_, next_, carry_, carried_, chunks_, map_sums_;
 };
 

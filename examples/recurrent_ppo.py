@@ -5,7 +5,7 @@ needs a memory. Episodes end inside the sequences that PPO trains on. `reset=` s
 anew there, within one call for all steps; torch.nn.LSTM has no such argument, so it is called step
 by step. Both start from the same weights and draw the same random numbers.
 
-python examples/recurrent_ppo.py [--seeds 3] [--rollouts 60] [--threads 1] [--figure F] [--json F]
+python examples/recurrent_ppo.py [--seeds 3] [--rollouts 40] [--threads 1] [--figure F] [--json F]
 """
 
 from __future__ import annotations
@@ -25,8 +25,9 @@ from torch import Tensor, nn
 import onegate
 
 STEPS, CARTS, HIDDEN = 128, 32, 64
-EPOCHS, PARTS = 4, 2  # updates after a rollout: EPOCHS * PARTS
+EPOCHS, PARTS = 4, 4  # updates after a rollout: EPOCHS * PARTS
 GAMMA, LAMBDA, CLIP = 0.99, 0.95, 0.2
+REWARD = 0.1  # of a step: values are then of the size that a network begins with
 
 
 class CartPoles:
@@ -47,7 +48,7 @@ class CartPoles:
         self.age = torch.where(where, 0.0, self.age)
 
     def seen(self) -> Tensor:
-        return self.state[:, [0, 2]] * torch.tensor([0.5, 5.0])
+        return self.state[:, [0, 2]] * torch.tensor([1.0, 20.0])
 
     def step(self, action: Tensor) -> Tensor:
         """Moves all carts and begins new episodes; returns where the old ones ended."""
@@ -133,7 +134,7 @@ def update(
     advantage, after, ahead = torch.zeros_like(value), last, torch.zeros(CARTS)
     for t in reversed(range(STEPS)):
         alive = (~ended[t]).float()
-        ahead = 1 + GAMMA * alive * after - value[t] + GAMMA * LAMBDA * alive * ahead
+        ahead = REWARD + GAMMA * alive * after - value[t] + GAMMA * LAMBDA * alive * ahead
         advantage[t], after = ahead, value[t]
     target = advantage + value
     advantage = (advantage - advantage.mean()) / advantage.std()
@@ -147,7 +148,7 @@ def update(
                 ratio * advantage[:, part], ratio.clamp(1 - CLIP, 1 + CLIP) * advantage[:, part]
             )
             entropy = -(logs.exp() * logs).sum(-1)
-            error = (found - target[:, part]).square() / 100
+            error = (found - target[:, part]).square()
             loss = (error - gain - 0.01 * entropy).mean()
             optimizer.zero_grad()
             loss.backward()
@@ -174,7 +175,7 @@ def draw(curves: dict[str, list[list[float]]], path: str) -> None:
 def main(arguments: Sequence[str] | None = None) -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--seeds", type=int, default=3)
-    parser.add_argument("--rollouts", type=int, default=60)
+    parser.add_argument("--rollouts", type=int, default=40)
     parser.add_argument("--threads", type=int)
     parser.add_argument("--figure")
     parser.add_argument("--json", type=Path)

@@ -16,6 +16,7 @@ from torch import Tensor
 
 from onegate.engines.cpu import pool
 from onegate.engines.cpu.native import library
+from onegate.engines.cpu.operator import alone
 from onegate.language import Graph, Unit, UnitError
 from onegate.lowering.masks import masked
 from onegate.nn import arguments
@@ -123,7 +124,8 @@ def draw(shape: tuple[int, ...], zero: float, like: Tensor, other: float = 1.0) 
     """A tensor of `like`'s dtype: 0 with the probability `zero`, else `other`."""
     seed = torch.randint(1 << 32, (2,), device=like.device)
     count, limit = torch.Size(shape).numel(), round(zero * (1 << 32))
-    if like.is_cpu and like.dtype in _NATIVE and limit and not torch.compiler.is_compiling():
+    eager = not torch.compiler.is_compiling() and alone([seed])
+    if like.is_cpu and like.dtype in _NATIVE and limit and eager:
         native = library().functions
         if native is not None:
             mask = pool.empty(shape, like)

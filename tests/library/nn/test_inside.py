@@ -184,6 +184,22 @@ def test_masks_come_from_the_generator_of_torch(option: str) -> None:
     assert not torch.equal(found[0], layer(x)[0])
 
 
+def test_masks_are_alike_inside_a_transform_of_torch_func() -> None:
+    layer = layer_of("lstm", zoneout=0.3, weight_drop=0.1, **dict.fromkeys(list(OPTIONS)[:3], 0.2))
+    x, found = sequences(), []
+
+    def loss(parameters: dict[str, Tensor]) -> Any:
+        return torch.func.functional_call(layer, parameters, (x,))[0].sin().sum()
+
+    parameters = dict(layer.named_parameters())
+    for gradients in (torch.func.grad(loss), lambda p: torch.autograd.grad(loss(p), [*p.values()])):
+        torch.manual_seed(3)
+        grads: Any = gradients(parameters)
+        found.append([*grads.values()] if isinstance(grads, dict) else grads)
+    for one, other in zip(*found, strict=True):
+        torch.testing.assert_close(one, other, rtol=1e-10, atol=1e-11)
+
+
 @pytest.mark.parametrize("engine", ["fused", "reference"])
 def test_variational_dropout_is_one_mask_on_input_and_state(engine: str) -> None:
     layer = layer_of("simple", engine=engine, input_dropout=0.5, recurrent_dropout=0.25)

@@ -71,7 +71,7 @@ def run(
     )
     tensors = [x, start, *parameters]
     tensors += [t for t in (lengths, how.reset) if t is not None]
-    if torch.compiler.is_compiling() or not _alone(tensors):
+    if torch.compiler.is_compiling() or not alone(tensors):
         key = _key_of(graph)
         # torch.jit.trace checks a trace made with gradients against one made without.
         keep = keep and _tracer() is None
@@ -161,7 +161,7 @@ _hooks = torch._C._autograd._top_saved_tensors_default_hooks
 _negative, _zero = Tensor.is_neg, Tensor._is_zerotensor
 
 
-def _alone(tensors: Sequence[Tensor]) -> bool:
+def alone(tensors: Sequence[Tensor]) -> bool:
     """Whether nobody but this engine has to see a call on `tensors`.
 
     If not, the call goes through torch's dispatcher: to tracers, modes, profilers, transforms and
@@ -522,7 +522,7 @@ def _gradients(
     compiled = torch.compiler.is_compiling()  # where the questions below have no true answer
     if torch.is_grad_enabled() or not ctx.keep or (not compiled and _transformed(given)):
         grads = _differentiable(entry, x, start, parameters, lengths, grad_out, grad_last, how)
-    elif not compiled and _alone([t for t in saved if t is not None] + given):
+    elif not compiled and alone([t for t in saved if t is not None] + given):
         grads = _backward(entry, x, start, parameters, lengths, *rest, how)
     else:
         key = entry.key
