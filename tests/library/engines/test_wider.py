@@ -210,14 +210,14 @@ def test_a_recorded_call_runs_alike() -> None:
 
 def test_states_that_start_as_one_number_are_not_held() -> None:
     layer, _ = pair(onegate.UNITS["mgu"], 6, 5)
-    x, _, _ = inputs(onegate.UNITS["mgu"], 4, 3)
+    x, _, _ = inputs(Norms, 4, 3)
     for value in (None, 0.5):  # None: the zeros of the layer
         one = None if value is None else torch.full((), value).double().expand(1, 3, 5)
         whole = torch.full((1, 3, 5), value or 0.0).double()
-        found: list[Tensor | None] = []
+        found: list[Tensor] = []
         for start in (one, whole, one):
             out, _ = layer(x, start)
-            held = out.grad_fn.saved_tensors  # type: ignore[union-attr]
+            held = out.grad_fn.saved_tensors
             assert (held[1] is None) == (start is one)
             (first,) = torch.autograd.grad(out.sin().sum(), x, create_graph=True)
             found += [first, *torch.autograd.grad(first.sin().sum(), [x, *layer.parameters()])]

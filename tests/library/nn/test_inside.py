@@ -191,7 +191,7 @@ def test_masks_are_alike_inside_a_transform_of_torch_func() -> None:
     def loss(parameters: dict[str, Tensor]) -> Any:
         return torch.func.functional_call(layer, parameters, (x,))[0].sin().sum()
 
-    parameters = dict(layer.named_parameters())
+    parameters: dict[str, Tensor] = dict(layer.named_parameters())
     for gradients in (torch.func.grad(loss), lambda p: torch.autograd.grad(loss(p), [*p.values()])):
         torch.manual_seed(3)
         grads: Any = gradients(parameters)

@@ -193,7 +193,8 @@ def recurrent_ppo(made: Content) -> str:
         for row in made["rows"]
     ]
     headings = ["", "updates a second", "ratio", "steps of an episode at the end, by seed"]
-    return table(headings, rows, _where(made))
+    where = _where(made).replace(" 1 threads", " processor time of one thread")
+    return table(headings, rows, where)
 
 
 def _where(made: Content) -> str:
