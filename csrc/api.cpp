@@ -196,9 +196,10 @@ int32_t og_format(void) { return static_cast<int32_t>(kFormat); }
 
 const char* og_instruction_set(void) { return engine().name; }
 
-const char* og_operation(int32_t opcode, int32_t* operands) {
+const char* og_operation(int32_t opcode, int32_t* operands, int32_t* numbers) {
   if (opcode < 0 || opcode >= kOps) return nullptr;
   if (operands != nullptr) *operands = kOperations[opcode].operands;
+  if (numbers != nullptr) *numbers = narrow(static_cast<Op>(opcode));
   return kOperations[opcode].name;
 }
 

@@ -58,7 +58,7 @@ template <class T> class Backward : Pass<T> {
     }
     for (const Stage& stage : code_.stages)
       for (const Instruction& i : stage.run)
-        if (i.op == Op::reduce) reduced_.push_back(i.dst);
+        if (sums_rows(i.op)) reduced_.push_back(i.dst);
   }
 
   void layout(Carver& carver) {

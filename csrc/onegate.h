@@ -86,8 +86,9 @@ typedef struct {
 
 OG_EXPORT int32_t og_format(void);
 OG_EXPORT const char* og_instruction_set(void);
-/* The name of an operation, and how many operands it has; null where the opcode is none. */
-OG_EXPORT const char* og_operation(int32_t opcode, int32_t* operands);
+/* The name of an operation, how many operands it has, and which of them (bits 0 to 2), or whether the
+ * result (bit 3), are one number for each row; null where the opcode is none. */
+OG_EXPORT const char* og_operation(int32_t opcode, int32_t* operands, int32_t* narrow);
 
 /* Null on error. Programs are immutable and may be shared between threads. */
 OG_EXPORT og_program* og_program_new(const int64_t* code, int64_t length, const double* constants,

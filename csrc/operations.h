@@ -40,9 +40,11 @@
   X(30, sign, 1, sign<T>(x))                                    \
   X(31, dsilu, 2, dsilu<T>(x, y))                               \
   X(32, within, 3, ((y < z) & (y > -z)) ? x : Vec<T>{})         \
-  /* Over all elements of a row: see rows.h. */                 \
+  /* With numbers of a row: see narrow() and rows.h. */         \
   X(33, mean, 1, x)                                             \
-  X(34, layer_norm, 2, x)                                       \
-  X(35, dlayer_norm, 3, x)                                      \
-  X(36, rms_norm, 2, x)                                         \
-  X(37, drms_norm, 3, x)
+  X(34, variance, 2, x)                                         \
+  X(35, mean_product, 2, x)                                     \
+  X(36, scaled, 2, x)                                           \
+  X(37, normed, 3, x)                                           \
+  X(38, minus_scaled, 3, x)                                     \
+  X(39, reduce_product, 2, x) /* sums over rows, as reduce */

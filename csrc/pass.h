@@ -14,7 +14,10 @@ template <class T> class Pass {
         block_(std::max<int64_t>(1, std::min(rows_, kBlock / p_.widest))), at_(code.slots.size()),
         sums_(p_.parameters.size()) {
     for (const Slot& slot : code.slots)
+{
       broadcast_.push_back(slot.space == Space::kVector || slot.space == Space::kConstant);
+      still_.push_back(broadcast_.back() || (slot.space == Space::kTemp && code.brief[slot.index]));
+    }
     set_thread(thread);
   }
 
@@ -27,7 +30,8 @@ template <class T> class Pass {
   // Scratch for temporaries, and for vectors and constants, repeated over a block's rows.
   void layout_step(Carver& carver) {
     temps_.clear();
-    for (int64_t width : code_.temps) temps_.push_back(carver.take<T>(rows_ * width));
+    for (size_t i = 0; i < code_.temps.size(); ++i)
+      temps_.push_back(carver.take<T>((code_.brief[i] ? block_ : rows_) * code_.temps[i]));
     for (size_t i = 0; i < code_.slots.size(); ++i)
       if (broadcast_[i]) at_[i] = carver.take<T>(block_ * code_.slots[i].width);
   }
@@ -139,7 +143,7 @@ template <class T> class Pass {
 
   void pointwise(const Stage& stage, int64_t rows) const {
     run_pointwise<T>(stage.run,
-                     {code_.slots.data(), at_.data(), broadcast_.data(), sums_.data(),
+                     {code_.slots.data(), at_.data(), still_.data(), sums_.data(),
                       columns_.data(), !plan_.columns, block_},
                      rows);
   }
@@ -212,7 +216,8 @@ template <class T> class Pass {
   int64_t rows_, block_;
   std::vector<T*> at_, sums_, temps_;
   std::vector<Columns> columns_;
-  std::vector<char> broadcast_;
+  std::vector<char> broadcast_;  // by slot: every row is the same
+  std::vector<char> still_;      // by slot: every block of rows is at one place
   std::vector<Term<T>> terms_;
 };
 

@@ -62,27 +62,35 @@ void execute(Op op, T* d, const T* a, const T* b, const T* c, int64_t n) {
   }
 }
 
-// sums += rows of a (rows x width), columns [from, to).
-template <class T>
-OG_INLINE void add_rows(T* sums, const T* a, int64_t rows, int64_t width, Columns c) {
+// sums += value(row, column, n) for all rows, of VECTORS vectors from a column on; n elements are there.
+template <class T, int VECTORS, class F>
+OG_INLINE void add_columns(T* sums, int64_t rows, int64_t column, int64_t n, F value) {
+  Vec<T> sum[VECTORS];
+  for (int v = 0; v < VECTORS; ++v) sum[v] = some(sums, column + v * kLanes<T>, n);
   for (int64_t r = 0; r < rows; ++r)
-    each(sums + c.first, sums + c.first, a + r * width + c.first, c.last - c.first,
-         [](Vec<T> x, Vec<T> y) { return x + y; });
+    for (int v = 0; v < VECTORS; ++v) sum[v] += value(r, column + v * kLanes<T>, n);
+  for (int v = 0; v < VECTORS; ++v) store_part(sums + column + v * kLanes<T>, sum[v], n);
+}
+template <class T, class F> OG_INLINE void add_rows(T* sums, int64_t rows, Columns c, F value) {
+  constexpr int64_t L = kLanes<T>;
+  int64_t i = c.first;
+  for (; i + 4 * L <= c.last; i += 4 * L) add_columns<T, 4>(sums, rows, i, L, value);
+  for (; i < c.last; i += L) add_columns<T, 1>(sums, rows, i, std::min(L, c.last - i), value);
 }
 
-// Where the slots of a step lie for one thread: `at` per slot; a broadcast slot (vector, constant)
-// holds `block` equal rows and does not move with the row.
+// Where the slots of a step lie for one thread: `at` per slot; a still slot (a vector or a constant,
+// repeated for the rows of a block, or scratch of a run) does not move with the row.
 template <class T> struct Frame {
   const Slot* slots;
   T* const* at;
-  const char* broadcast;
+  const char* still;
   T* const* sums;       // per parameter, for reductions
   const Columns* columns;  // per slot
   bool whole;           // every thread has all columns: blocks of rows are contiguous
   int64_t block;        // rows per block
 
   T* place(int32_t slot, int64_t row) const {
-    return broadcast[slot] ? at[slot] : at[slot] + row * slots[slot].width;
+    return still[slot] ? at[slot] : at[slot] + row * slots[slot].width;
   }
 };
 
@@ -96,12 +104,19 @@ OG_INLINE void run_block(const std::vector<Instruction>& run, const Frame<T>& f,
     const int64_t width = f.slots[i.args[0]].width;
     const Columns columns = f.columns[i.args[0]];
     if (i.op == Op::reduce) {
-      add_rows(f.sums[i.dst], a, rows, width, columns);
+      add_rows(f.sums[i.dst], rows, columns,
+               [=](int64_t r, int64_t at, int64_t n) { return some(a + r * width, at, n); });
+      continue;
+    }
+    if (i.op == Op::reduce_product) {
+      add_rows(f.sums[i.dst], rows, columns, [=](int64_t r, int64_t at, int64_t n) {
+        return rounded(some(a + r * width, at, n) * some(b + r * width, at, n));
+      });
       continue;
     }
     T* d = f.place(i.dst, row);
-    if (over_row(i.op)) {  // whole rows: their columns are not split
-      over_rows(i.op, d, a, b, c, rows, width);
+    if (narrow(i.op) != 0) {  // whole rows: their columns are not split
+      with_row_numbers(i.op, d, a, b, c, rows, width);
       continue;
     }
     if (f.whole) {

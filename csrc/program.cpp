@@ -68,6 +68,7 @@ class Checker {
       code_.stages.push_back(std::move(stage));
     }
     check_results();
+    find_brief();
   }
 
   // A slot that the weight gradients read after the last step of a chunk.
@@ -159,7 +160,7 @@ class Checker {
     for (int64_t i = 0; i < count; ++i) {
       Instruction step{};
       step.op = static_cast<Op>(in.next("an opcode", 0, kOps - 1));
-      const bool reduce = step.op == Op::reduce;
+      const bool reduce = sums_rows(step.op);
       if (reduce) {
         require_backward("a reduction");
         step.dst = static_cast<int32_t>(in.next(
@@ -171,12 +172,23 @@ class Checker {
       for (int a = 0; a < 3; ++a)
         step.args[a] = a < used ? readable(in, "an operand")
                                 : static_cast<int32_t>(in.next("an unused operand", -1, -1));
-      const Shape target = reduce ? p_.parameters[step.dst]
-                                  : Shape{code_.slots[step.dst].width, 0, 1};
-      for (int a = 0; a < used; ++a)
-        if (target.columns != 0 || code_.slots[step.args[a]].width != target.rows)
-          refuse("an operand has width " + text(code_.slots[step.args[a]].width) +
-                 ", its result " + text(target.rows));
+      Shape target = reduce ? p_.parameters[step.dst]
+                            : Shape{code_.slots[step.dst].width, 0, 1};
+      const auto is_number = [](int64_t width) {
+        if (width != 1) refuse("a number of the row has width " + text(width));
+      };
+      const int32_t numbers = narrow(step.op);
+      if ((numbers & 8) != 0) {
+        is_number(target.rows);
+        target.rows = code_.slots[step.args[0]].width;
+      }
+      for (int a = 0; a < used; ++a) {
+        const int64_t width = code_.slots[step.args[a]].width;
+        if ((numbers >> a & 1) != 0)
+          is_number(width);
+        else if (target.columns != 0 || width != target.rows)
+          refuse("an operand has width " + text(width) + ", its result " + text(target.rows));
+      }
       if (!reduce) written_[step.dst] = true;
       stage.run.push_back(step);
     }
@@ -212,6 +224,26 @@ class Checker {
       stage.terms.push_back({slot, parameter});
     }
     written_[stage.dst] = true;
+  }
+
+  // Scratch that no product touches, and that every run writes before it reads it.
+  void find_brief() {
+    code_.brief.assign(code_.temps.size(), true);
+    for (const Stage& stage : code_.stages) {
+      std::vector<bool> fresh(code_.temps.size(), false);
+      const auto lives_on = [&](int32_t slot) {
+        if (slot >= 0 && code_.slots[slot].space == Space::kTemp && !fresh[code_.slots[slot].index])
+          code_.brief[code_.slots[slot].index] = false;
+      };
+      for (const Instruction& i : stage.run) {
+        for (int32_t slot : i.args) lives_on(slot);
+        if (!sums_rows(i.op) && code_.slots[i.dst].space == Space::kTemp)
+          fresh[code_.slots[i.dst].index] = true;
+      }
+      if (stage.terms.empty()) continue;
+      for (int32_t slot : {stage.dst, stage.init}) lives_on(slot);
+      for (const Factor& term : stage.terms) lives_on(term.slot);
+    }
   }
 
   bool is_written(Space space, int64_t index) const {
@@ -303,7 +335,7 @@ void measure(og_program& p) {
     for (const Factor& operand : map.operands) add(p.backward.slots[operand.slot].width);
   for (const Code* code : {&p.forward, &p.backward})
     for (const Stage& stage : code->stages)
-      for (const Instruction& i : stage.run) p.whole_rows = p.whole_rows || over_row(i.op);
+      for (const Instruction& i : stage.run) p.whole_rows = p.whole_rows || narrow(i.op) != 0;
   int64_t parameters = 0;
   for (const Shape& shape : p.parameters) {
     parameters = plus(parameters, shape.count());

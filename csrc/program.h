@@ -52,8 +52,21 @@ constexpr bool numbered_in_order() {
 }
 static_assert(numbered_in_order(), "operations.h lists opcodes from 0 up");
 
-// Whether an element of the result depends on all elements of the row.
-constexpr bool over_row(Op op) { return op >= Op::mean && op <= Op::drms_norm; }
+// Which operands are one number for each row where the others are vectors (bits 0 to 2), and whether
+// the result is (bit 3).
+constexpr int32_t narrow(Op op) {
+  switch (op) {
+    case Op::mean: case Op::mean_product: return 8;
+    case Op::variance: return 2 | 8;
+    case Op::scaled: return 2;
+    case Op::normed: return 2 | 4;
+    case Op::minus_scaled: return 4;
+    default: return 0;
+  }
+}
+
+// Whether the result is added to the gradient of a parameter.
+constexpr bool sums_rows(Op op) { return op == Op::reduce || op == Op::reduce_product; }
 
 struct Slot {
   Space space;
@@ -63,7 +76,7 @@ struct Slot {
 
 struct Instruction {
   Op op;
-  int32_t dst;  // a slot; for kReduce a parameter
+  int32_t dst;  // a slot; for sums over rows a parameter
   int32_t args[3];
 };
 
@@ -81,6 +94,7 @@ struct Stage {  // a product if `terms` is not empty, else a run of pointwise in
 struct Code {
   std::vector<Slot> slots;
   std::vector<int64_t> temps, chunks;  // widths
+  std::vector<bool> brief;             // by temp: whether its values live within a run
   std::vector<Stage> stages;
 };
 

@@ -34,7 +34,7 @@ class Operation:
     """An operation, element by element but for those over a row.
 
     opcode: its number in encoded programs. These outlive a version of the package, so a number
-        is never given to another operation.
+        is never given to another operation. Norms have none: programs hold what they are made of.
     compute: on tensors or numbers.
     derivative: (g, y, *operands) -> for each operand, what g gives it, the gradient at the result
         y; None for operations that stand in backward steps alone.
@@ -43,7 +43,8 @@ class Operation:
     role: a `gate` has values between 0 and 1; an `activation` is any other function; `arithmetic`
         is written with a sign; a `norm` is over all elements of a row, and equations declare it;
         what is `fused` is made by the lowering and stands in no equation.
-    over_row: an element of the result depends on all elements of the row.
+    narrow: the operands, by their places, that are one number for each row where the others are
+        vectors; -1 among them: so is the result, a sum or mean over the row.
     latex, text: how it is written; binding: how tightly that holds together. sign: in the picture,
         as mathtext.
     c: over float32 operands, with the functions of export/runtime. onnx: the name of ONNX's
@@ -51,13 +52,13 @@ class Operation:
     """
 
     name: str
-    opcode: int
+    opcode: int | None
     arity: int
     compute: Callable[..., Any]
     derivative: Callable[..., tuple[Any, ...]] | None
     role: Literal["gate", "activation", "arithmetic", "norm", "fused"] = "fused"
     kept: bool = False
-    over_row: bool = False
+    narrow: tuple[int, ...] = ()
     latex: str = ""
     text: str = ""  # where it differs from `latex`
     binding: Literal["sum", "product", "atom"] = "atom"
@@ -88,14 +89,14 @@ def _named(name: str) -> Operation:
 
 def _row(
     name: str,
-    opcode: int,
+    opcode: int | None,
     arity: int,
     compute: Callable[..., Any],
     derivative: Callable[..., tuple[Any, ...]] | None = None,
     **more: Any,
 ) -> Operation:
-    taken = [o.name for o in OPERATIONS.values() if opcode == o.opcode or name == o.name]
-    assert not taken, f"{name}: the name or the opcode {opcode} is that of {taken[0]}"
+    same = [o for o in OPERATIONS.values() if name == o.name or o.opcode == opcode is not None]
+    assert not same, f"{name}: the name or the opcode {opcode} is that of {same[0].name}"
     OPERATIONS[name] = Operation(name, opcode, arity, compute, derivative, **more)
     return OPERATIONS[name]
 
@@ -144,17 +145,6 @@ def _rms_norm(a: Tensor, eps: float, *others: Tensor) -> Tensor:
 def _mean(*vectors: Tensor) -> Tensor:
     """Over the last axis, which stays."""
     return sum(v.mean(-1, keepdim=True) for v in vectors) / len(vectors)  # type: ignore[return-value]
-
-
-def _dlayer_norm(g: Tensor, a: Tensor, eps: float) -> Tensor:
-    scale = 1 / torch.sqrt(_mean(torch.square(a - _mean(a))) + eps)
-    y = (a - _mean(a)) * scale
-    return scale * (g - _mean(g) - y * _mean(g * y))
-
-
-def _drms_norm(g: Tensor, a: Tensor, eps: float) -> Tensor:
-    scale = 1 / torch.sqrt(_mean(torch.square(a)) + eps)
-    return scale * (g - a * scale * _mean(g * (a * scale)))
 
 
 def _dsilu(g: Tensor, s: Tensor, a: Tensor) -> Tensor:
@@ -247,11 +237,11 @@ hard_tanh = _function("hard_tanh", 28, F.hardtanh, lambda g, y, a: (within(g, a,
                       r"\tanh_{\mathrm{hard}}", "tanh_hard", kept=False,
                       c="clampf_({0}, -1.0f, 1.0f)", onnx=lambda add, a: add("Clip", a, -1.0, 1.0))
 # Over all elements of a row: a and eps, and in equations further vectors that share the statistics.
-_row("layer_norm", 34, 2, _layer_norm, lambda g, y, a, eps: (dlayer_norm(g, a, eps), None),
-     role="norm", over_row=True, latex=r"\mathrm{{LN}}({0})", text="LN({0})", sign=r"\mathrm{LN}",
+_row("layer_norm", None, 2, _layer_norm, role="norm",
+     latex=r"\mathrm{{LN}}({0})", text="LN({0})", sign=r"\mathrm{LN}",
      onnx=lambda add, a, eps, *others: _onnx_norm(add, a, eps, others, centred=True))
-_row("rms_norm", 36, 2, _rms_norm, lambda g, y, a, eps: (drms_norm(g, a, eps), None),
-     role="norm", over_row=True, latex=r"\mathrm{{RMS}}({0})", text="RMS({0})",
+_row("rms_norm", None, 2, _rms_norm, role="norm",
+     latex=r"\mathrm{{RMS}}({0})", text="RMS({0})",
      sign=r"\mathrm{RMS}",
      onnx=lambda add, a, eps, *others: _onnx_norm(add, a, eps, others, centred=False))
 
@@ -272,15 +262,23 @@ dmaximum: Operation = _row("dmaximum", 29, 3, lambda g, a, b: torch.where(
 sign: Operation = _row("sign", 30, 1, torch.sgn)
 dsilu: Operation = _row("dsilu", 31, 2, lambda g, a: _dsilu(g, 1 / (1 + torch.exp(-a)), a))
 within: Operation = _row("within", 32, 3, lambda g, a, b: torch.where((a < b) & (a > -b), g, 0.0))
-mean: Operation = _row("mean", 33, 1, lambda a: _mean(a).expand_as(a), lambda g, y, a: (mean(g),),
-                       over_row=True)
-dlayer_norm: Operation = _row("dlayer_norm", 35, 3, _dlayer_norm, over_row=True)
-drms_norm: Operation = _row("drms_norm", 37, 3, _drms_norm, over_row=True)
-_row("reduce", 16, 1, lambda a: a.sum(0))  # over rows and steps, to a parameter's gradient
+# Norms, and what their gradients are: m, s and q are numbers of the row.
+_row("mean", 33, 1, _mean, narrow=(-1,))
+_row("variance", 34, 2, lambda a, m: _mean(torch.square(a - m)), narrow=(1, -1))
+_row("mean_product", 35, 2, lambda a, b: _mean(a * b), narrow=(-1,))
+_row("scaled", 36, 2, lambda a, s: a * s, narrow=(1,))
+_row("normed", 37, 3, lambda a, m, s: (a - m) * s, narrow=(1, 2))
+_row("minus_scaled", 38, 3, lambda a, b, q: a - b * q, narrow=(2,))
+# Over rows and steps, to a parameter's gradient.
+_row("reduce", 16, 1, lambda a: a.sum(0))
+_row("reduce_product", 39, 2, lambda a, b: (a * b).sum(0))
 # fmt: on
 
 # What may stand in equations, element by element.
 POINTWISE = tuple(name for name, row in OPERATIONS.items() if row.role not in ("norm", "fused"))
+
+
+SUMS = ("reduce", "reduce_product")
 
 
 def is_function(op: str) -> bool:

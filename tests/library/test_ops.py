@@ -17,13 +17,18 @@ from onegate.engines.cpu.native import NativeProgram, library
 from onegate.export.latex import equations, latex
 from onegate.language import Builder, Unit
 from onegate.lowering.spec import Code, MapSums, Pointwise, Program, Slot
-from onegate.ops import OPERATIONS, POINTWISE, Operation
+from onegate.ops import OPERATIONS, POINTWISE, SUMS, Operation
 from onegate.tracing import trace
 
 DIFFERENTIABLE = [
-    name for name, row in OPERATIONS.items() if row.derivative is not None and not row.over_row
+    name for name, row in OPERATIONS.items() if row.derivative is not None and not row.narrow
 ]
-COMPUTED = [name for name, row in OPERATIONS.items() if name != "reduce" and not row.over_row]
+COMPUTED = [
+    name
+    for name, row in OPERATIONS.items()
+    if row.opcode is not None and name not in SUMS and not row.narrow
+]
+OF_ROWS = [name for name, row in OPERATIONS.items() if row.narrow]
 INF, NAN = math.inf, math.nan
 EXTREMES = (0.0, -0.0, 1.0, -1.0, 0.5, -30.0, 30.0, -100.0, 100.0, 1e-38, -1e-42, 1e38, -1e38, INF,
             -INF, NAN)  # fmt: skip
@@ -31,7 +36,7 @@ TOLERANCE = {torch.float32: 3e-6, torch.float64: 1e-14}
 
 
 def operands(row: Operation, *shape: int) -> list[Tensor]:
-    generator = torch.Generator().manual_seed(row.opcode)
+    generator = torch.Generator().manual_seed(row.opcode or 0)
     values = [
         torch.randn(shape, dtype=torch.float64, generator=generator) for _ in range(row.arity)
     ]
@@ -105,7 +110,8 @@ def test_slopes_at_jumps_are_those_of_torch(name: str) -> None:
 
 
 def test_opcodes_are_numbered_from_zero() -> None:
-    assert sorted(row.opcode for row in OPERATIONS.values()) == list(range(len(OPERATIONS)))
+    numbers = sorted(row.opcode for row in OPERATIONS.values() if row.opcode is not None)
+    assert numbers == list(range(len(numbers)))
 
 
 @pytest.mark.parametrize("name", DIFFERENTIABLE)
@@ -192,6 +198,55 @@ def test_the_native_engine_computes_what_torch_computes(name: str, dtype: torch.
         torch.testing.assert_close(
             found, expected, rtol=TOLERANCE[dtype], atol=torch.finfo(dtype).tiny, equal_nan=True
         )
+
+
+@pytest.mark.skipif(library().problem is not None, reason=str(library().problem))
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64], ids=str)
+@pytest.mark.parametrize("name", OF_ROWS)
+def test_operations_with_numbers_of_a_row(name: str, dtype: torch.dtype) -> None:
+    """At sizes around those of vectors, at extreme numbers, and for more rows than a block has."""
+    row = OPERATIONS[name]
+    for size, rows in ((1, 3), (7, 1), (16, 5), (17, 70), (100, 23), (1100, 2)):
+        widths = [1 if i in row.narrow else size for i in range(row.arity)]
+        drawn = zip(operands(row, rows, size), widths, strict=True)
+        cases = [torch.cat([v[:, :n] for v, n in drawn], 1).to(dtype)]
+        for extreme in EXTREMES:
+            cases.append(cases[0].clone())
+            cases[-1][0, :: max(1, size // 2)] = extreme
+        for start in cases:
+            expected = row.compute(*start.split(widths, 1))
+            found = native_rows(row, start, widths)
+            torch.testing.assert_close(
+                found, expected, rtol=32 * TOLERANCE[dtype], atol=TOLERANCE[dtype], equal_nan=True
+            )
+
+
+def native_rows(row: Operation, start: Tensor, widths: list[int]) -> Tensor:
+    """The operation on rows of operands side by side: its result is a further state, the first."""
+    wide, bits = 1 if -1 in row.narrow else max(widths), start.element_size() * 8
+    sizes = (wide, *widths)
+    slots = [Slot(space, i, n) for space in ("prev", "next") for i, n in enumerate(sizes)]
+    n = len(sizes)
+    copies = [Pointwise("copy", n + i, (i,)) for i in range(1, n)]
+    step = (Pointwise(row.name, n, tuple(range(1, n))), *copies)
+    back = [Slot(f"grad_{s}", i, n) for s in ("next", "prev") for i, n in enumerate(sizes)]
+    copied = tuple(Pointwise("copy", n + i, (i,)) for i in range(n))
+    made = NativeProgram.of(
+        Program((1,), sizes, (), (), (), Code(tuple(slots), (step,), (), ()),
+                Code(tuple(back), (copied,), (), ()), ())
+    )  # fmt: skip
+    rows = len(start)
+    before = torch.cat([start.new_zeros(rows, wide), start], 1)
+    x, out, last = start.new_zeros(rows, 1), start.new_empty(rows, wide), before.clone()
+    none = (ctypes.c_void_p * 1)()
+    call = native.ForwardCall(
+        program=made.handle, bits=bits, directions=1, threads=1, split=0, steps=1, rows=rows,
+        x=x.data_ptr(), x_step=rows, x_row=1, start=before.data_ptr(), out=out.data_ptr(),
+        out_step=rows * wide, out_row=wide, last=last.data_ptr(),
+        parameters=ctypes.addressof(none),
+    )  # fmt: skip
+    made.forward(call)
+    return out
 
 
 def test_a_library_with_other_operations_is_not_used(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -11,26 +11,22 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Any
 
-from onegate import ops
 from onegate.language import Builder, Value, in_order
-from onegate.ops import is_norm
+from onegate.ops import OPERATIONS, is_norm
 
 
 @dataclass(frozen=True, eq=False)
-class JointNorm:
-    """A norm over the elements of several vectors together.
+class NormStep:
+    """A norm over the elements of a vector, or of several together.
 
-    centred: the vectors, after their mean was taken from them or not. scale: the reciprocal
-    deviation, by which each of them is multiplied.
+    centre: their mean (None for RMS) and scale: the reciprocal deviation, numbers of the row.
+    results: what becomes of each vector.
     """
 
-    op: str
     vectors: tuple[Value, ...]
-    centred: tuple[Value, ...]
+    centre: Value | None
     scale: Value
-
-    def results(self) -> tuple[Value, ...]:
-        return tuple(v * self.scale for v in self.centred)
+    results: tuple[Value, ...]
 
 
 class StepBuilder(Builder):
@@ -38,8 +34,8 @@ class StepBuilder(Builder):
 
     def __init__(self) -> None:
         super().__init__()
-        self.joint: dict[Value, JointNorm] = {}  # by result
-        self._norms: dict[object, JointNorm] = {}
+        self.norms: dict[Value, NormStep] = {}  # by result
+        self._made_norms: dict[object, NormStep] = {}
 
     def leaf(self, op: str, name: str, size: int) -> Value:
         """An input, a state, a parameter vector, a new state or an incoming gradient."""
@@ -56,32 +52,46 @@ class StepBuilder(Builder):
         args = tuple(self.value(v) for v in operands)
         if op == "add" and (mix := self._lerp(*args)) is not None:
             return mix
-        if is_norm(op) and len(args) > 2:
-            return self._joint_norm(op, *args)
+        if is_norm(op):
+            return self._norm(op, *args)
         return super().pointwise(op, *args)
 
-    def _joint_norm(self, op: str, vector: Value, eps: Value, *others: Value) -> Value:
-        """A norm over the elements of several vectors, which share all but the last operation."""
+    def over_row(self, op: str, *args: Value, size: int | None = None) -> Value:
+        """An operation with numbers of a row; size: of the result, if not of the first operand."""
+        return self.make(op, args, 1 if -1 in OPERATIONS[op].narrow else size or args[0].size)
+
+    def _norm(self, op: str, vector: Value, eps: Value, *others: Value) -> Value:
+        """A norm over the elements of one or several vectors, which share all but the last step."""
         order = {made: place for place, made in enumerate(self.made.values())}
         together = tuple(sorted((vector, *others), key=order.__getitem__))
-        norm = self._norms.get((op, together, eps))
+        norm = self._made_norms.get((op, together, eps))
         if norm is None:
-            centred = together
-            if op == "layer_norm":
-                centre = self.mean_of(together, len(together))
-                centred = tuple(v - centre for v in together)
-            variance = self.mean_of([ops.square(v) for v in centred], len(together))
-            scale = 1 / self.pointwise("sqrt", variance + eps)
-            norm = self._norms[op, together, eps] = JointNorm(op, together, centred, scale)
-        result = norm.centred[together.index(vector)] * norm.scale
-        self.joint[result] = norm
-        return result
+            norm = self._made_norms[op, together, eps] = self._new_norm(op, together, eps)
+            self.norms.update(dict.fromkeys(norm.results, norm))
+        return norm.results[together.index(vector)]
 
-    def mean_of(self, vectors: Iterable[Value], count: int) -> Value:
-        """The mean over the elements of `count` vectors, of which the others are zero."""
-        total = self.add(self.pointwise("mean", v) for v in vectors)
+    def _new_norm(self, op: str, vectors: tuple[Value, ...], eps: Value) -> NormStep:
+        centre = None
+        if op == "layer_norm":
+            centre = self.mean_of((self.over_row("mean", v) for v in vectors), len(vectors))
+            squares = [self.over_row("variance", v, centre) for v in vectors]
+        else:
+            squares = [self.over_row("mean_product", v, v) for v in vectors]
+        scale = 1 / self.pointwise("sqrt", self.mean_of(squares, len(vectors)) + eps)
+        results = tuple(self.scaled(v, centre, scale) for v in vectors)
+        return NormStep(vectors, centre, scale, results)
+
+    def scaled(self, v: Value, centre: Value | None, scale: Value) -> Value:
+        """(v - centre) scale."""
+        if centre is None:
+            return self.over_row("scaled", v, scale)
+        return self.over_row("normed", v, centre, scale)
+
+    def mean_of(self, means: Iterable[Value], count: int) -> Value:
+        """The mean of `count` vectors of one size together, by those means that are not zero."""
+        total = self.add(means)
         assert total is not None
-        return total * (1 / count)
+        return total if count == 1 else total * (1 / count)
 
     def add(self, terms: Iterable[Value]) -> Value | None:
         """The sum, None for no terms."""

@@ -11,7 +11,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from onegate.language import Graph, Value, in_order
-from onegate.lowering.code import JointNorm, StepBuilder, fuse
+from onegate.lowering.code import NormStep, StepBuilder, fuse
 from onegate.ops import OPERATIONS
 
 
@@ -78,7 +78,7 @@ class _Backward:
         self.plain: dict[Value, list[Value]] = {}
         self.through: dict[Value, list[tuple[Value, str]]] = {}
         self.gradient: dict[Value, Value] = {}
-        self.waiting: dict[JointNorm, set[Value]] = {}  # results that are yet to be visited
+        self.waiting: dict[NormStep, set[Value]] = {}  # results that are yet to be visited
         self.active = self._depending()
         for result, state in zip(results, graph.states, strict=True):
             assert state.size is not None
@@ -106,8 +106,8 @@ class _Backward:
             total = self.b.product(gradients, weights, term.size, total)
         if total is not None:
             self.gradient[term] = total
-        if term in self.b.joint:
-            self._joint_norm(term, self.b.joint[term])
+        if term in self.b.norms:
+            self._norm(term, self.b.norms[term])
         elif total is None:
             pass
         elif term.op == "product":
@@ -123,25 +123,27 @@ class _Backward:
             if operand.op != "input" and operand in self.active:
                 self.through.setdefault(operand, []).append((g, key))
 
-    def _joint_norm(self, term: Value, norm: JointNorm) -> None:
+    def _norm(self, term: Value, norm: NormStep) -> None:
         """At the last result to be visited: a share of all gradients for each vector.
 
         scale (g - mean g - y mean(g y)), over all vectors; the mean of g is left out for RMS.
         """
-        self.waiting.setdefault(norm, {t for t in self.forward if self.b.joint.get(t) is norm})
+        self.waiting.setdefault(norm, {t for t in self.forward if self.b.norms.get(t) is norm})
         self.waiting[norm].discard(term)
-        results = norm.results()
-        given = {y: self.gradient[y] for y in results if y in self.gradient}
+        given = {y: self.gradient[y] for y in norm.results if y in self.gradient}
         if self.waiting[norm] or not given:
             return
-        count = len(results)
-        slope = self.b.mean_of([g * y for y, g in given.items()], count)
-        mean = self.b.mean_of(given.values(), count) if norm.op == "layer_norm" else None
-        for vector, y in zip(norm.vectors, results, strict=True):
-            g = given.pop(y, None)  # a vector may be there twice
-            if mean is not None:
-                g = -mean if g is None else g - mean
-            self._give(vector, (-(y * slope) if g is None else g - y * slope) * norm.scale)
+        b, count = self.b, len(norm.results)
+        zero = b.constant(0.0)
+        slope = b.mean_of((b.over_row("mean_product", g, y) for y, g in given.items()), count)
+        slope = slope * norm.scale
+        mean = b.mean_of((b.over_row("mean", g) for g in given.values()), count)
+        for vector, y in zip(norm.vectors, norm.results, strict=True):
+            g = given.pop(y, zero)  # a vector may be there twice
+            centred = b.over_row("scaled", g, norm.scale, size=vector.size)
+            if norm.centre is not None:
+                centred = b.over_row("normed", g, mean, norm.scale, size=vector.size)
+            self._give(vector, b.over_row("minus_scaled", centred, y, slope))
 
     def finish(self) -> StepCode:
         """Replaces forward terms in the gradients by what is stored, and gathers the results."""
@@ -188,7 +190,9 @@ class _Store:
 
     def __init__(self, builder: StepBuilder, results: list[Value], graph: Graph) -> None:
         self.b = builder
-        self.joint = {*builder.joint, *(norm.scale for norm in builder.joint.values())}
+        norms = builder.norms.values()
+        self.row_numbers: set[Value | None] = {norm.scale for norm in norms}
+        self.row_numbers.update(norm.centre for norm in norms)
         self.kept: list[Value] = []
         # A new state that is itself a leaf (a plain copy) is at hand anyway.
         self.next = {
@@ -197,6 +201,20 @@ class _Store:
             if result.operands
         }
         self.made: dict[Value, Value] = {}
+        self.of_norms = self._of_norms(in_order(results))
+
+    def _of_norms(self, forward: list[Value]) -> set[Value]:
+        """Norms, and what follows from them and what is at hand by functions and arithmetic.
+
+        To compute it again takes less time than to write and read it.
+        """
+        found: set[Value] = set()
+        for term in forward:
+            new = [o for o in term.operands if o.operands and o not in self.next]
+            follows = term.op != "product" and new and found.issuperset(new)
+            if term in self.b.norms or follows:
+                found.add(term)
+        return found
 
     def replace(self, roots: list[Value]) -> list[Value]:
         """The same terms over leaves that the backward step has."""
@@ -212,7 +230,7 @@ class _Store:
             return term
         if term in self.next:
             return self.next[term]
-        if (_is_kept(term) or term in self.joint) and self._is_forward(term):
+        if self._is_kept(term) and self._is_forward(term):
             if term not in self.kept:
                 self.kept.append(term)
             return self.b.leaf("keep", str(self.kept.index(term)), term.size or 0)
@@ -222,7 +240,8 @@ class _Store:
         """Forward terms do not depend on a gradient."""
         return not any(t.op == "grad" for t in in_order([term]))
 
-
-def _is_kept(term: Value) -> bool:
-    """Whether the backward step finds it in the forward step's store."""
-    return term.op == "product" or OPERATIONS[term.op].kept
+    def _is_kept(self, term: Value) -> bool:
+        """Whether the backward step finds it in the forward step's store."""
+        if term in self.of_norms:
+            return False
+        return term.op == "product" or term in self.row_numbers or OPERATIONS[term.op].kept

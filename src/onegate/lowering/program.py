@@ -5,11 +5,13 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import dataclass, field
 
 from onegate.language import Builder, Graph, Value, in_order, of_graph
 from onegate.lowering.differentiate import StepCode, step_code
 from onegate.lowering.spec import Code, MapSums, Pointwise, Product, Program, Slot
+from onegate.ops import SUMS
 
 
 @of_graph
@@ -62,7 +64,7 @@ def _backward(graph: Graph, code: StepCode, out: _Assembler) -> tuple[Code, tupl
         if grad is not None:
             out.deliver(grad, "grad_input", i, given.size)
     for key, term in code.grad_vectors:
-        out.reductions.append((keys[key], term, graph.parameters[key][0]))
+        out.reductions.append((key, term, graph.parameters[key][0]))
     built = out.code()
     maps = tuple(
         MapSums(
@@ -87,7 +89,7 @@ class _Assembler:
     states: dict[str, int]
     constants: dict[float, int]
     slots: list[Slot] = field(default_factory=list)
-    reductions: list[tuple[int, Value, int]] = field(default_factory=list)
+    reductions: list[tuple[str, Value, int]] = field(default_factory=list)
     # What leaves the step: (term, space, number, size). The first delivery of a computed term is
     # where it is computed to; any other is a copy.
     deliveries: list[tuple[Value, str, int, int]] = field(default_factory=list)
@@ -142,21 +144,29 @@ class _Assembler:
                 self.home[term] = slot
             elif self.home.get(term) != slot:
                 copies.append((slot, term, size))
-        roots = [t for t, *_ in self.deliveries] + [t for _, t, _ in self.reductions]
-        order = _schedule(in_order(roots))
-        self._place(order, {t for _, t, _ in copies} | {t for _, t, _ in self.reductions})
+        order = _schedule(in_order([*self._sums(), *(t for t, *_ in self.deliveries)]))
+        self._place(order, {t for _, t, _ in copies})
         stages = [self._stage(group) for group in order]
-        last: list[Pointwise] = [
-            Pointwise("copy", slot, (self.slot_of(t, size),)) for slot, t, size in copies
-        ]
-        last += [
-            Pointwise("reduce", key, (self.slot_of(t, size),)) for key, t, size in self.reductions
-        ]
+        last = [Pointwise("copy", slot, (self.slot_of(t, size),)) for slot, t, size in copies]
         if last and stages and isinstance(stages[-1], tuple):
             stages[-1] += tuple(last)
         elif last:
             stages.append(tuple(last))
         return Code(tuple(self.slots), tuple(stages), tuple(self.temps), tuple(self.chunks))
+
+    def _sums(self) -> list[Value]:
+        """The reductions as terms, of two operands where nothing else needs their product."""
+        order = in_order([t for t, *_ in self.deliveries] + [t for _, t, _ in self.reductions])
+        uses = Counter(operand for term in order for operand in term.operands)
+        uses.update(t for t, *_ in self.deliveries)
+        uses.update(t for _, t, _ in self.reductions)
+        builder = Builder()
+        return [
+            builder.make("reduce_product", term.args, size, key)
+            if term.op == "mul" and uses[term] == 1
+            else builder.make("reduce", (term,), size, key)
+            for key, term, size in self.reductions
+        ]
 
     def _stage(self, group: list[Value]) -> tuple[Pointwise, ...] | Product:
         if group[0].op == "product":
@@ -168,22 +178,31 @@ class _Assembler:
                 tuple((self.slot_of(a), self.keys[w]) for a, w in terms),
             )
         return tuple(
-            Pointwise(t.op, self.slot_of(t), tuple(self.slot_of(a, t.size or 0) for a in t.args))
+            Pointwise(
+                t.op,
+                self.keys[t.name] if t.op in SUMS else self.slot_of(t),
+                tuple(self.slot_of(a, t.size or 0) for a in t.args),
+            )
             for t in group
         )
 
     def _place(self, order: list[list[Value]], to_the_end: set[Value]) -> None:
-        """Gives scratch slots to the terms that leave the step nowhere, reusing dead ones."""
+        """Gives scratch slots to the terms that leave the step nowhere, reusing dead ones.
+
+        What lives within a run alone has slots of its own, which an engine can keep in cache.
+        """
         flat = [t for group in order for t in group]
+        run = [number for number, group in enumerate(order) for _ in group]
         last_use = {o: i for i, t in enumerate(flat) for o in t.operands}
         last_use.update(dict.fromkeys(to_the_end, len(flat)))
-        free: dict[int, list[int]] = {}
-        temp_of: dict[Value, int] = {}
+        free: dict[tuple[int, bool], list[int]] = {}  # by size, and whether within a run
+        temp_of: dict[Value, tuple[tuple[int, bool], int]] = {}
 
         def release(operands: tuple[Value, ...], now: int) -> None:
             for o in dict.fromkeys(operands):
                 if o in temp_of and last_use[o] == now:
-                    free.setdefault(o.size or 0, []).append(temp_of.pop(o))
+                    kind, temp = temp_of.pop(o)
+                    free[kind].append(temp)
 
         for now, term in enumerate(flat):
             # A pointwise result may overwrite an operand that dies here; a product's may only
@@ -192,13 +211,14 @@ class _Assembler:
                 release((term.init,) if term.init is not None else (), now)
             else:
                 release(term.operands, now)
-            if term not in self.home:
-                size = term.size or 0
-                if not free.get(size):
+            if term not in self.home and term.op not in SUMS:
+                size, last = term.size or 0, last_use[term]
+                kind = size, term.op != "product" and last < len(run) and run[last] == run[now]
+                if not free.setdefault(kind, []):
                     self.temps.append(size)
-                    free.setdefault(size, []).append(len(self.temps) - 1)
-                temp_of[term] = free[size].pop()
-                self.home[term] = self.slot("temp", temp_of[term], size)
+                    free[kind].append(len(self.temps) - 1)
+                temp_of[term] = kind, free[kind].pop()
+                self.home[term] = self.slot("temp", temp_of[term][1], size)
             if term.op == "product":
                 release(term.args, now)
 

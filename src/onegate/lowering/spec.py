@@ -19,8 +19,8 @@ What is given may not be written, and nothing is read before it is written. A st
 **stages**, done in order:
 
 - a run of pointwise instructions, dst = op(args), of the operations of `onegate.ops`, all operands
-  as wide as the result; some are over all elements of a row. `reduce` adds its operand to the
-  gradient of a parameter, a vector;
+  as wide as the result, but for operations with numbers of a row, in slots of width 1. `reduce`
+  adds its operand to the gradient of a parameter, a vector, `reduce_product` that of two;
 - a product, dst = init + sum of slot times matrix. The forward step multiplies by matrices
   transposed, (rows x columns) from columns to rows; the backward step as they are. A matrix with
   heads is so many of these, each from its share of the slot to its share of dst. A product may
@@ -53,7 +53,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Final, NoReturn
 
-from onegate.ops import OPERATIONS
+from onegate.ops import OPERATIONS, SUMS
 
 FORMAT: Final = 3  # equals kFormat in csrc/program.h
 SPACES: Final = (
@@ -70,7 +70,7 @@ _BACKWARD_ONLY: Final = {
     "grad_input": "an input gradient",
 }
 _MAX_WIDTH, _MAX_COUNT, _MAX_NUMBERS, _PADDING = 1 << 24, 1 << 16, 1 << 40, 31
-_NAMES: Final = {row.opcode: name for name, row in OPERATIONS.items()}
+_NAMES: Final = {row.opcode: name for name, row in OPERATIONS.items() if row.opcode is not None}
 
 
 class ProgramError(ValueError):
@@ -91,7 +91,7 @@ class Slot:
 
 @dataclass(frozen=True)
 class Pointwise:
-    """dst = op(args), element by element; for `reduce`, dst is the number of a parameter."""
+    """dst = op(args), element by element; for sums over rows, dst is the number of a parameter."""
 
     op: str
     dst: int
@@ -199,7 +199,9 @@ def _encode(code: Code) -> list[int]:
         else:
             out += [0, len(stage)]
             for i in stage:
-                out += [OPERATIONS[i.op].opcode, i.dst, *i.args, *([-1] * (3 - len(i.args)))]
+                opcode = OPERATIONS[i.op].opcode
+                assert opcode is not None, f"{i.op} stands in no program"
+                out += [opcode, i.dst, *i.args, *([-1] * (3 - len(i.args)))]
     return out
 
 
@@ -214,7 +216,7 @@ def _describe(code: Code, keys: list[str]) -> list[str]:
         for i, step in enumerate(stage):
             lead = "pointwise" if i == 0 else ""
             args = ", ".join(str(code.slots[a]) for a in step.args)
-            dst = f"d {keys[step.dst]}" if step.op == "reduce" else str(code.slots[step.dst])
+            dst = f"d {keys[step.dst]}" if step.op in SUMS else str(code.slots[step.dst])
             lines.append(f"  {lead:<10} {dst} = {step.op}({args})")
     return lines
 
@@ -417,7 +419,7 @@ class _StepReader:
     def _instruction(self) -> Pointwise:
         r = self.reader
         op = _NAMES[r.next("an opcode", 0, len(_NAMES) - 1)]
-        if op == "reduce":
+        if op in SUMS:
             if not self.backward:
                 _refuse("a reduction stands in the forward step")
             dst = r.parameter("a reduction's parameter")
@@ -425,14 +427,21 @@ class _StepReader:
         else:
             dst = self._writable("a result")
             target = (self.slots[dst].size,)
-        used = OPERATIONS[op].arity
+        used, narrow = OPERATIONS[op].arity, OPERATIONS[op].narrow
         args = tuple(self.readable("an operand") for _ in range(used))
         for _ in range(3 - used):
             r.next("an unused operand", -1, -1)
-        for a in args:
-            if (self.slots[a].size,) != target:
-                _refuse(f"an operand has width {self.slots[a].size}, its result {target[0]}")
-        if op != "reduce":
+        if -1 in narrow:
+            if target != (1,):
+                _refuse(f"a number of the row has width {target[0]}")
+            target = (self.slots[args[0]].size,)
+        for place, a in enumerate(args):
+            size = self.slots[a].size
+            if place in narrow and size != 1:
+                _refuse(f"a number of the row has width {size}")
+            if place not in narrow and (size,) != target:
+                _refuse(f"an operand has width {size}, its result {target[0]}")
+        if op not in SUMS:
             self.written.add(dst)
         return Pointwise(op, dst, args)
 

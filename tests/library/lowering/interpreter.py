@@ -10,9 +10,9 @@ import torch
 from torch import Tensor
 
 from onegate.lowering.spec import SPACES
-from onegate.ops import OPERATIONS
+from onegate.ops import OPERATIONS, SUMS
 
-_NAMES: Final = {row.opcode: name for name, row in OPERATIONS.items()}
+_NAMES: Final = {row.opcode: name for name, row in OPERATIONS.items() if row.opcode is not None}
 
 Place = tuple[str, int]
 
@@ -161,20 +161,12 @@ class Machine:
                 continue
             for op, dst, slots in stage:
                 args = [self._read(step, places, slot) for slot in slots if slot >= 0]
-                if op == "reduce":
-                    sums[dst] = sums.get(dst, 0.0) + args[0].sum(0)
+                value = OPERATIONS[op].compute(*args)
+                if op in SUMS:
+                    sums[dst] = sums.get(dst, 0.0) + value
                 else:
-                    given = [
-                        self.constants[step.slots[slot][1]] if _is_epsilon(op, step, slot) else arg
-                        for slot, arg in zip(slots, args, strict=False)
-                    ]
-                    places[step.slots[dst][:2]] = OPERATIONS[op].compute(*given)
+                    places[step.slots[dst][:2]] = value
         return sums
-
-
-def _is_epsilon(op: str, step: _Step, slot: int) -> bool:
-    """Whether an operation takes the number in a slot as a number: norms do."""
-    return OPERATIONS[op].over_row and step.slots[slot][0] == "constant"
 
 
 def whole(matrix: Tensor) -> Tensor:

@@ -129,7 +129,7 @@ def test_as_few_products_as_can_be(name: str, expected: tuple[int, int]) -> None
 def test_scratch_is_used_again() -> None:
     made = program(trace(UNITS["mgu"], 3, 4))
     assert len(made.forward.temps) <= 2
-    assert len(made.backward.temps) <= 3
+    assert len(made.backward.temps) <= 4  # what lives within a run has scratch of its own
 
 
 def test_scratch_of_one_width_is_not_used_for_another() -> None:

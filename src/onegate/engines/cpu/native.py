@@ -161,11 +161,16 @@ def library() -> Library:
 
 def _differing_operation(functions: ctypes.CDLL) -> str | None:
     """Where the library's operations are not those of `onegate.ops`."""
-    ours = {row.opcode: (name, row.arity) for name, row in OPERATIONS.items()}
-    theirs: dict[int, tuple[str, int]] = {}
-    operands = ctypes.c_int32()
-    while (name := functions.og_operation(len(theirs), ctypes.byref(operands))) is not None:
-        theirs[len(theirs)] = name.decode(), operands.value
+    ours = {
+        row.opcode: (name, row.arity, sum(1 << place % 4 for place in row.narrow))
+        for name, row in OPERATIONS.items()
+        if row.opcode is not None
+    }
+    theirs: dict[int, tuple[str, int, int]] = {}
+    numbers = ctypes.c_int32(), ctypes.c_int32()
+    places = [ctypes.byref(n) for n in numbers]
+    while (name := functions.og_operation(len(theirs), *places)) is not None:
+        theirs[len(theirs)] = name.decode(), numbers[0].value, numbers[1].value
     for opcode in sorted(ours.keys() | theirs.keys()):
         here, there = ours.get(opcode), theirs.get(opcode)
         if here != there:
@@ -173,8 +178,11 @@ def _differing_operation(functions: ctypes.CDLL) -> str | None:
     return None
 
 
-def _shown(operation: tuple[str, int] | None) -> str:
-    return "nothing" if operation is None else f"{operation[0]} of {operation[1]}"
+def _shown(operation: tuple[str, int, int] | None) -> str:
+    if operation is None:
+        return "nothing"
+    name, operands, narrow = operation
+    return f"{name} of {operands}" + (f", narrow {narrow:04b}" if narrow else "")
 
 
 def _declare(functions: ctypes.CDLL) -> None:
@@ -182,7 +190,7 @@ def _declare(functions: ctypes.CDLL) -> None:
     functions.og_format.restype = ctypes.c_int32
     functions.og_instruction_set.restype = text
     functions.og_operation.restype = text
-    functions.og_operation.argtypes = [ctypes.c_int32, ctypes.POINTER(ctypes.c_int32)]
+    functions.og_operation.argtypes = [ctypes.c_int32, *[ctypes.POINTER(ctypes.c_int32)] * 2]
     functions.og_program_new.restype = pointer
     functions.og_program_new.argtypes = [pointer, size, pointer, size, text, size]
     functions.og_program_free.restype = None
