@@ -86,6 +86,10 @@ class _Declared:
     def __set_name__(self, owner: type, name: str) -> None:
         self.name = name
 
+    def __getitem__(self, _: object) -> NoReturn:
+        kind = type(self).__name__
+        raise UnitError(f"declare it in the class, W = {kind}(), and write self.W[...] in step")
+
     def key(self) -> str:
         """The name in a state dict: `W_f` is `f`, any other name stays."""
         return self.name.removeprefix("W_") or self.name
@@ -234,7 +238,12 @@ def is_ours(kind: type[Unit]) -> bool:
 class _Frozen:
     """What a dataclass refuses for its own fields, refused for every attribute."""
 
-    def __setattr__(self, name: str, _: object) -> NoReturn:
+    def __setattr__(self, name: str, value: object) -> NoReturn:
+        if isinstance(value, _Declared):
+            kind = f"{type(value).__name__}()"
+            raise UnitError(
+                f"{type(self).__name__}: declare {name} = {kind} in the class, not in a method"
+            )
         raise FrozenInstanceError(f"cannot assign to {name}: a unit does not change")
 
     def __delattr__(self, name: str) -> NoReturn:

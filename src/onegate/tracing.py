@@ -6,7 +6,6 @@ import contextlib
 import cProfile
 import inspect
 import linecache
-import numbers
 import sys
 import traceback
 import weakref
@@ -16,7 +15,6 @@ from typing import Any
 
 from onegate import language, ops, values
 from onegate.language import (
-    LANGUAGE,
     Affine,
     Builder,
     Fit,
@@ -53,13 +51,22 @@ def _traced(unit: Unit, input_size: int, hidden_size: int, bias: bool) -> Graph:
     with _local_names(unit) as locals_of:
         try:
             returned = unit.within(tracer).step(*tracer.inputs, *tracer.states)
-        except (UnitError, TypeError, AttributeError) as error:
-            line, kind = (
-                _equation(error),
-                type(error) if isinstance(error, UnitError) else UnitError,
-            )
-            raise kind(f"{unit.name}: {error}" + (f"\n  in: {line}" if line else "")) from None
+        except (UnitError, TypeError, AttributeError, NameError) as error:
+            line = _equation(error)
+            kind = type(error) if isinstance(error, UnitError) else UnitError
+            told = f"{unit.name}: {error}{_hint(unit, error)}"
+            raise kind(told + (f"\n  in: {line}" if line else "")) from None
     return tracer.finish(returned, locals_of)
+
+
+def _hint(unit: Unit, error: Exception) -> str:
+    """What to write instead of a name that is not known."""
+    name = str(getattr(error, "name", ""))
+    if isinstance(error, NameError) and hasattr(type(unit), name):
+        return f"; write self.{name}"
+    if isinstance(error, AttributeError) and type(getattr(error, "obj", None)) is type(unit):
+        return f"; the class declares what it has: a map as {name} = Affine()"
+    return ""
 
 
 def check(kind: type[Unit]) -> None:
@@ -82,9 +89,11 @@ def check(kind: type[Unit]) -> None:
         inspect.signature(kind.step).bind(None, *[None] * (len(inputs) + len(states)))
     except TypeError:
         written = inspect.signature(kind.step)
+        taken = tuple(written.parameters)[1 + len(inputs) :]
+        more = f"; other states are named in the class: states = {taken}"
         raise UnitError(
             f"{name}: step is written as step{written}, expected {expected}, one argument for each "
-            f"state of {states}"
+            f"state of {states}{more if len(taken) > len(states) else ''}"
         ) from None
     first = list(inspect.signature(kind.step).parameters)[1:2]
     if {*first} & {*states}:
@@ -152,15 +161,19 @@ class _Trace(Builder):
             return v
         if is_number(v):
             return self.constant(float(v))
-        what = repr(v) if isinstance(v, numbers.Real) else type(v).__name__
-        raise UnitError(f"{what} is not a value; the language has {LANGUAGE}")
+        return values.refuse(v)
 
     def pointwise(self, op: str, *operands: Any) -> Value:
         args = tuple(self.value(v) for v in operands)
+        if len(args) != (takes := ops.OPERATIONS[op].arity):
+            raise UnitError(f"{op} takes {takes} operand{'s' * (takes > 1)}, got {len(args)}")
         sizes = {a.size for a in args if a.size is not None}
         if len(sizes) > 1:
             shown = " and ".join(f"{a.size} ({_shown(a)})" for a in args)
-            raise SizeError(f"'{op}' needs operands of one size, got {shown}")
+            raise SizeError(
+                f"'{op}' needs operands of one size, got {shown}; a map W = Affine() makes one of "
+                "the other's size"
+            )
         if op == "div" and args[1].op == "constant" and not args[1].number:
             raise UnitError("a division by 0")
         if op == "mul":  # a gate that is 1 leaves no trace: `i * candidate` with i = 1
@@ -171,6 +184,8 @@ class _Trace(Builder):
 
     def affine(self, declared: Affine, operands: tuple[Any, ...]) -> Value:
         name = declared.name
+        if len(operands) == 1 and isinstance(operands[0], list):
+            raise UnitError(f"{name} takes vectors, not a list of them: write self.{name}[h, x]")
         args = tuple(self.value(v) for v in operands)
         if not args:
             raise UnitError(f"{name}[()] reads nothing: a bias alone is a Vector")
@@ -263,6 +278,11 @@ class _Trace(Builder):
     def _check(self, results: tuple[Any, ...]) -> None:
         """Refuses what `step` returned if it is not one value of its own for each state."""
         unit = self.unit
+        if results == (None,):
+            raise UnitError(
+                f"{unit.name}: step returns nothing; end it with `return`, and the new states in "
+                f"the order of {unit.states}"
+            )
         if len(results) != len(self.states):
             raise UnitError(
                 f"{unit.name}: step returns {len(results)} value(s) for the states "

@@ -15,6 +15,7 @@ from onegate import ops
 
 _FUNCTIONS = ", ".join(sorted(ops.__all__))
 LANGUAGE = f"+ - * /, unary minus, {_FUNCTIONS}, affine maps, vectors, norms and numbers"
+_IT_HAS = f"the language has {LANGUAGE}"
 
 
 class UnitError(ValueError):
@@ -131,9 +132,8 @@ class Value:
     def __abs__(self) -> Value:
         return self.builder.pointwise("abs", self)
 
-    __floordiv__ = __mod__ = __rfloordiv__ = __rmod__ = _not_in_the_language(
-        "division with a remainder", "write h / 2"
-    )
+    __floordiv__ = __rfloordiv__ = _not_in_the_language("a rounded division", "write h / 2")
+    __mod__ = __rmod__ = _not_in_the_language("a remainder", f"it has {LANGUAGE}")
     __pow__ = __rpow__ = _not_in_the_language(
         "a power", "write a product, such as f * f, or onegate.square(f)"
     )
@@ -149,17 +149,22 @@ class Value:
         "a function of Python's math, or a value as a plain number,",
         "use onegate's functions, such as onegate.exp(h)",
     )
-    __getitem__ = __iter__ = __len__ = _not_in_the_language(
+    __iter__ = __len__ = _part = _not_in_the_language(
         "a part of a vector",
         "equations are of whole vectors; declare a state or a map of the size that you need",
     )
+
+    def __getitem__(self, key: object) -> NoReturn:
+        if isinstance(key, Value):
+            raise UnitError("a map takes all that it reads at once: write self.W[h, x]")
+        self._part()
 
     if not TYPE_CHECKING:  # which would take it for every name
 
         def __getattr__(self, name: str) -> NoReturn:
             if name in ops.__all__:
                 raise UnitError(f"values have no methods: write onegate.{name}(h), not h.{name}()")
-            raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
+            raise AttributeError(f"a value has no {name}: it is a whole vector; {_IT_HAS}")
 
     def __array_ufunc__(self, function: Any, _: str, *operands: Any, **__: Any) -> Value:
         """NumPy's numbers are numbers; its functions are not those of the language."""
@@ -169,14 +174,32 @@ class Value:
         return self.builder.pointwise(arithmetic[function.__name__], *operands)
 
     @classmethod
-    def __torch_function__(cls, function: Any, *_: object) -> NoReturn:
+    def __torch_function__(
+        cls, function: Any, _: object, operands: tuple[Any, ...] = (), *__: object
+    ) -> NoReturn:
+        for operand in operands:
+            if isinstance(operand, torch.Tensor):
+                refuse(operand)
         _refuse_function("torch", getattr(function, "__name__", str(function)))
 
 
 def _refuse_function(package: str, name: str) -> NoReturn:
     if name in ops.__all__:
         raise UnitError(f"{package}'s {name} cannot be derived from: use onegate.{name}")
-    raise UnitError(f"unknown operation {package} '{name}'; the language has {LANGUAGE}")
+    if name in ("cat", "concat", "concatenate", "hstack"):
+        raise UnitError(f"{package}'s {name} is not needed: a map takes all it reads, self.W[h, x]")
+    raise UnitError(f"unknown operation {package} '{name}'; {_IT_HAS}")
+
+
+def refuse(operand: object) -> NoReturn:
+    """Says why something in an equation is no value, and what to write instead."""
+    if isinstance(operand, bool):
+        raise UnitError("True, False and comparisons are not in the language; mix by a gate")
+    if isinstance(operand, (torch.Tensor, np.ndarray)):
+        kind = type(operand).__name__
+        raise UnitError(f"{kind} is not a value: write a number, or declare p = Vector()")
+    what = repr(operand) if isinstance(operand, numbers.Real) else type(operand).__name__
+    raise UnitError(f"{what} is not a value; {_IT_HAS}")
 
 
 class Builder:

@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 import torch
 
+import onegate
 from onegate.language import (
     Affine,
     Fit,
@@ -24,7 +25,7 @@ from onegate.language import (
     tanh,
 )
 from onegate.tracing import trace
-from onegate.units import UNITS, register
+from onegate.units import UNITS, get, register
 from onegate.units.mgu import MGU
 from tests.library.sample_unit import unit
 
@@ -35,7 +36,8 @@ MISUSE: dict[str, tuple[Callable[..., Any], str]] = {
         r"'add' needs operands of one size, got 3 \(x\) and 2 \(h\)",
     ),
     "product of two sizes": (lambda self, x, h: self.W[h, x] * x, "'mul' needs operands of one"),
-    "whole division": (lambda self, x, h: self.W[h, x] // 2, "division with a remainder is not"),
+    "whole division": (lambda self, x, h: self.W[h, x] // 2, "a rounded division is not .* h / 2"),
+    "remainder": (lambda self, x, h: h % 2, "a remainder is not in the language"),
     "power": (lambda self, x, h: self.W[h, x] ** 2, r"a power is not .* such as f \* f"),
     "matrix product": (lambda self, x, h: h @ h, "a matrix product is not .* declare a map"),
     "index": (lambda self, x, h: h[0], "a part of a vector is not .* equations are of whole"),
@@ -58,21 +60,45 @@ MISUSE: dict[str, tuple[Callable[..., Any], str]] = {
     "torch's tanh": (lambda self, x, h: torch.tanh(h), "torch's tanh .* use onegate.tanh"),
     "math function": (lambda self, x, h: h * math.exp(h), "Python's math.* onegate's functions"),
     "method of a tensor": (lambda self, x, h: h.exp(), r"write onegate.exp\(h\), not h.exp\(\)"),
-    "another method of a tensor": (lambda self, x, h: h.roll(1), "no attribute 'roll'"),
+    "another method of a tensor": (
+        lambda self, x, h: h.roll(1),
+        "a value has no roll: it is a whole vector",
+    ),
     "map that is called": (lambda self, x, h: self.W(h, x), r"W is applied in brackets, W\[h, x\]"),
     "division by zero": (lambda self, x, h: self.W[h, x] / 0, "a division by 0"),
     "infinity": (lambda self, x, h: h * float("inf"), "inf is not a value"),
     "a tensor": (lambda self, x, h: h + torch.ones(2), "Tensor is not a value"),
-    "a tensor in front": (lambda self, x, h: torch.ones(2) + h, "unknown operation torch 'add'"),
+    "a tensor in front": (
+        lambda self, x, h: torch.ones(2) + h,
+        r"Tensor is not a value: .* Vector\(\)",
+    ),
+    "an array": (lambda self, x, h: h * np.ones(2), r"ndarray is not a value: .* Vector\(\)"),
+    "torch's cat": (lambda self, x, h: self.W[torch.cat([h, x])], r"takes all it reads, self.W"),
     "a string": (lambda self, x, h: h + "one", "str is not a value"),
-    "a truth value": (lambda self, x, h: h + True, "True is not a value"),
+    "a truth value": (lambda self, x, h: h + True, "True, False and comparisons are not"),
+    "equality": (lambda self, x, h: h * (h == 1), "True, False and comparisons are not"),
+    "two operands of a function of one": (lambda self, x, h: tanh(h, h), "takes 1 operand, got 2"),
+    "three operands of a function of two": (
+        lambda self, x, h: onegate.maximum(h, self.p, 0),
+        "maximum takes 2 operands, got 3",
+    ),
     "map of a number": (lambda self, x, h: self.W[h, 1.0], "W maps vectors, got the number 1.0"),
     "map of nothing": (lambda self, x, h: self.W[()] + h, r"W\[\(\)\] reads nothing"),
+    "map applied in two brackets": (
+        lambda self, x, h: self.W[h][x],
+        r"a map takes all that it reads at once: write self.W\[h, x\]",
+    ),
+    "map of a list": (lambda self, x, h: self.W[[h, x]], r"not a list of them: write self.W\[h, x"),
+    "map declared in step": (
+        lambda self, x, h: Affine()[h, x],
+        r"declare it in the class, W = Aff",
+    ),
+    "parameter without self": (lambda self, x, h: p * h, "'p' is not defined; write self.p"),  # type: ignore[name-defined]  # noqa: F821
     "map applied twice": (
         lambda self, x, h: self.W[h, x] * self.W[x],
         "W is applied to two different sets of operands; declare two maps",
     ),
-    "unknown parameter": (lambda self, x, h: self.U[h], "no attribute 'U'"),
+    "unknown parameter": (lambda self, x, h: self.U[h], r"no attribute 'U'; .* U = Affine\(\)"),
 }
 
 
@@ -172,6 +198,40 @@ class TestDefinition:
     def test_a_class_in_the_place_of_a_map(self) -> None:
         with pytest.raises(UnitError, match=r"Sample: write W = Affine\(\), not W = Affine"):
             unit(lambda self, x, h: tanh(self.W[h, x]), W=Affine)
+
+    def test_a_map_declared_in_a_method(self) -> None:
+        def start(self: Any) -> None:
+            self.W = Affine()
+
+        with pytest.raises(UnitError, match=r"Sample: declare W = Affine\(\) in the class"):
+            unit(lambda self, x, h: tanh(self.W[h, x]), __init__=start)
+
+    def test_a_state_that_is_not_named(self) -> None:
+        with pytest.raises(UnitError, match=r"named in the class: states = \('h', 'c'\)"):
+            unit(lambda self, x, h, c: (tanh(self.W[h, x]), c))
+
+    def test_an_option_without_a_default(self) -> None:
+        class Open(Unit):
+            W = Affine()
+            factor: float
+
+            def step(self, x: Any, h: Any) -> Any:
+                return self.factor * self.W[h, x]
+
+        assert get(Open, factor=2.0) == Open(2.0)
+        with pytest.raises(UnitError, match=r"Open: factor has no default: give factor=\.\.\."):
+            get(Open)
+        with pytest.raises(UnitError, match="Open: a registered unit has a default for each"):
+            register("open")(Open)
+
+    @pytest.mark.parametrize("name", [None, "", "my unit"])
+    def test_what_is_no_name(self, name: Any) -> None:
+        with pytest.raises(UnitError, match="a unit's name is an identifier such as 'mgu'"):
+            register(name)
+
+    def test_an_object_in_the_place_of_its_class(self) -> None:
+        with pytest.raises(UnitError, match=r"MGU\(\) is an object: register its class MGU"):
+            register("object")(MGU())  # type: ignore[type-var]
 
     def test_a_list_of_states(self) -> None:
         with pytest.raises(UnitError, match="step returns a list; return the states as a tuple"):

@@ -31,7 +31,11 @@ WRONG_RESULTS: dict[str, tuple[Callable[..., Any], dict[str, Any], str]] = {
         r"step returns 1 value\(s\) for the states \('h', 'c'\); return every state",
     ),
     "one state too many": (lambda self, x, h: (h, self.W[h, x]), {}, r"returns 2 value\(s\)"),
-    "nothing": (lambda self, x, h: None, {}, "the new h is None, not a value of step"),
+    "nothing": (
+        lambda self, x, h: None,
+        {},
+        r"step returns nothing; end it with `return`, and the new states .*\('h',\)",
+    ),
     "a number": (lambda self, x, h: 0.0, {}, "the new h is 0.0, not a value of step"),
     "another size": (lambda self, x, h: tanh(x), {}, "the new h has size 3, the state 2"),
     "neither input nor state": (

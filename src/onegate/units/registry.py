@@ -6,7 +6,7 @@ import difflib
 import functools
 import inspect
 from collections.abc import Callable
-from dataclasses import fields, replace
+from dataclasses import MISSING, fields, replace
 from typing import Any, TypeVar
 
 from onegate.export.latex import latex
@@ -18,7 +18,7 @@ UNITS: dict[str, Unit] = {}
 _U = TypeVar("_U", bound=type[Unit])
 
 
-def register(name: str) -> Callable[[_U], _U]:
+def register(name: str = "") -> Callable[[_U], _U]:
     """Class decorator: enters a unit under `name` in `UNITS`.
 
     The equations end the class's docstring, in LaTeX. The same class defined again, as when a
@@ -26,13 +26,20 @@ def register(name: str) -> Callable[[_U], _U]:
     """
     if isinstance(name, type):  # type: ignore[unreachable]  # as if it were no function
         raise UnitError(f"write @onegate.register('a_name') over class {name.__name__}")
-    if not name.isidentifier():
+    if not (isinstance(name, str) and name.isidentifier()):
         raise UnitError(f"a unit's name is an identifier such as 'mgu', got {name!r}")
 
     def enter(kind: _U) -> _U:
         if not (isinstance(kind, type) and issubclass(kind, Unit)):
-            called = getattr(kind, "__name__", name)  # type: ignore[unreachable]
+            if isinstance(kind, Unit):  # type: ignore[unreachable]
+                raise UnitError(f"{kind!r} is an object: register its class {type(kind).__name__}")
+            called = getattr(kind, "__name__", name)
             raise UnitError(f"{kind!r} is no unit: write class {called}(onegate.Unit)")
+        if open_ := _without_default(kind):
+            raise UnitError(
+                f"{kind.__name__}: a registered unit has a default for each option: write "
+                f"{open_[0]}: float = 1.0, or whatever {open_[0]} is to be"
+            )
         taken = type(UNITS.get(name, kind()))
         if _place(taken) != _place(kind):
             raise UnitError(f"the name {name!r} is taken by {taken.__qualname__}")
@@ -68,6 +75,10 @@ def _with_equations(unit: Unit, written: str) -> str:
     return written if shown in written else f"{inspect.cleandoc(written)}\n\n{shown}\n".lstrip()
 
 
+def _without_default(kind: type[Unit]) -> list[str]:
+    return [f.name for f in fields(kind) if f.default is f.default_factory is MISSING]
+
+
 def _place(kind: type) -> tuple[str, str]:
     """Where a class stands: two of the same place are versions of one."""
     return kind.__module__, kind.__qualname__
@@ -82,7 +93,10 @@ def get(unit: str | Unit | type[Unit], **options: Any) -> Unit:
             raise UnitError(f"no unit is called {unit!r}; {hint}")
         unit = UNITS[unit]
     elif isinstance(unit, type) and issubclass(unit, Unit):
-        unit = unit()
+        if open_ := [name for name in _without_default(unit) if name not in options]:
+            raise UnitError(f"{unit.__name__}: {open_[0]} has no default: give {open_[0]}=...")
+        given = {name: options.pop(name) for name in _without_default(unit)}
+        unit = unit(**given)
     if not isinstance(unit, Unit):
         raise UnitError(
             f"unit is {unit!r}, expected a name such as 'mgu', an onegate.Unit, or its class"
