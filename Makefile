@@ -43,7 +43,7 @@ lint: $(VENV)/installed
 # Files of tests side by side; a file stays in one process, and what it has built with it.
 WORKERS ?= auto
 test: lint
-	$(BIN)/pytest -q -n $(WORKERS) --maxprocesses 4 --dist loadfile
+	$(BIN)/pytest -q -n $(WORKERS) --maxprocesses 4 --dist loadfile --durations 25
 
 $(VENV)/installed-peers: $(VENV)/installed
 	$(PIP) install -c constraints.txt -e '.[lab,peers,test]'

@@ -6,6 +6,7 @@ import math
 import numbers
 import operator
 from collections.abc import Callable, Iterable
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NoReturn
 
 import numpy as np
@@ -65,6 +66,7 @@ def _not_in_the_language(what: str, instead: str) -> Callable[..., NoReturn]:
     return refuse
 
 
+@dataclass(eq=False, repr=False, slots=True)
 class Value:
     """A vector in a step: an input, a state, a parameter, a number or the result of an operation.
 
@@ -75,22 +77,14 @@ class Value:
     products: "product" is init plus each of args times its matrix, whose keys are `weights`.
     """
 
-    __slots__ = ("args", "builder", "init", "name", "number", "op", "size", "weights")
-
-    def __init__(
-        self,
-        builder: Builder,
-        op: str,
-        args: tuple[Value, ...] = (),
-        size: int | None = None,
-        name: str = "",
-        number: float = 0.0,
-        weights: tuple[str, ...] = (),
-        init: Value | None = None,
-    ) -> None:
-        self.builder, self.op, self.args = builder, op, args
-        self.size, self.name, self.number = size, name, number
-        self.weights, self.init = weights, init
+    builder: Builder
+    op: str
+    args: tuple[Value, ...] = ()
+    size: int | None = None
+    name: str = ""
+    number: float = 0.0
+    weights: tuple[str, ...] = ()
+    init: Value | None = None
 
     @property
     def operands(self) -> tuple[Value, ...]:
