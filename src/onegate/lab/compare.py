@@ -78,23 +78,23 @@ def prepare(
     request: Request,
     folder: Path,
     threads: int | None = None,
-    tell: Callable[[str], None] = lambda _: None,
+    notify: Callable[[str], None] = lambda _: None,
 ) -> list[Contender]:
     """Matches the units as asked, and measures the time of their updates in turns.
 
     Where the lengths of runs depend on it, the measurement is kept in `folder`: a comparison that
     was interrupted goes on with the same lengths. threads: of each run, which are those of the
-    measurement too; without it as many as the runs of this comparison will have. tell: hears what
-    is being done.
+    measurement too; without it as many as the runs of this comparison will have. notify: is
+    called with what is being done.
     """
     asked = request.recipes()
-    tell(f"{request.task}: reading the data")
+    notify(f"{request.task}: reading the data")
     task = tasks.load(asked[0])
     if request.match == "parameters":
         asked = match_parameters(asked, task)
     each = [replace(recipe, seed=seed) for seed in request.seeds for recipe in asked]
     threads = sweep.threads_of(each, sweep.place(folder), threads)
-    tell(f"{request.task}: measuring the time of updates")
+    notify(f"{request.task}: measuring the time of updates")
     trainers = [Trainer(recipe, task) for recipe in asked]
     with estimates.computing_threads(threads), estimates.Others() as others:
         seconds = estimates.seconds_per_update(trainers)

@@ -86,7 +86,7 @@ def on_stand_ins(requests: Sequence[Request], seeds: tuple[int, ...] = (0,)) -> 
 def prepare(
     requests: Sequence[Request],
     runs: Path,
-    tell: Callable[[str], None],
+    notify: Callable[[str], None],
     substitutes: Mapping[str, Request] | None = None,
     verbose: bool = True,
     threads: int | None = None,
@@ -118,13 +118,13 @@ def prepare(
                 if isinstance(error, DataError):
                     without_data.add(shared)
                 if isinstance(error, DataError):
-                    tell(_missing(request.task, error, stand_in is not None, verbose))
+                    notify(_missing(request.task, error, stand_in is not None, verbose))
                     if stand_in is not None:
                         continue
                     plan.not_run[request.task] = f"{_NOT_HERE}.{_remedy(request.task)}"
                 else:
                     plan.not_run[request.task] = str(error)
-                    tell(f"{request.task} is not run: {error}")
+                    notify(f"{request.task} is not run: {error}")
     return plan
 
 
@@ -178,7 +178,7 @@ def describe(plan: Reproduction, runs: Path) -> str:
 
 
 def execute(
-    plan: Reproduction, runs: Path, tell: Callable[[str], None], threads: int | None = None
+    plan: Reproduction, runs: Path, notify: Callable[[str], None], threads: int | None = None
 ) -> None:
     """Runs a plan as one sweep; runs that fail are told and noted, and the others go on."""
     if not plan.experiments:
@@ -191,7 +191,7 @@ def execute(
         errors = [outcome.failed[name] for name in names if name in outcome.failed]
         if errors:
             plan.not_run[request.task] = "; ".join(errors)
-            tell(f"{request.task} failed: {'; '.join(errors)}")
+            notify(f"{request.task} failed: {'; '.join(errors)}")
         else:
             compare.tabulate(request, contenders, runs)
 
@@ -200,7 +200,7 @@ def reproduce(
     requests: Sequence[Request],
     runs: Path,
     out: Path,
-    tell: Callable[[str], None],
+    notify: Callable[[str], None],
     threads: int | None = None,
     substitutes: Mapping[str, Request] | None = None,
     verbose: bool = True,
@@ -208,14 +208,14 @@ def reproduce(
 ) -> Path:
     """Runs what is not finished yet and writes the report; returns the page's path.
 
-    tell: is given lines for the user to read. threads: of each run, see `sweep.make`. results: to
+    notify: is given lines for the user to read. threads: of each run, see `sweep.make`. results: to
     show beside, see `report.write`.
     """
-    plan = prepare(requests, runs, tell, substitutes, verbose, threads)
-    tell(describe(plan, runs))
-    execute(plan, runs, tell, threads)
+    plan = prepare(requests, runs, notify, substitutes, verbose, threads)
+    notify(describe(plan, runs))
+    execute(plan, runs, notify, threads)
     report.note_not_run(runs, plan.not_run)
-    with alive("report") as tell_more:
-        page = report.write(runs, out, results, need_runs=False, tell=tell_more)
-    tell(plan.summary())
+    with alive("report") as notify_more:
+        page = report.write(runs, out, results, need_runs=False, notify=notify_more)
+    notify(plan.summary())
     return page

@@ -148,18 +148,18 @@ def test_a_long_step_says_that_it_is_alive(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(progress, "QUIET_SECONDS", 0.0)
-    with progress.alive("[timing] some updates") as tell:
+    with progress.alive("[timing] some updates") as notify:
         written = ""
         while not written:  # not only at its end
             written = capsys.readouterr().err
         assert written == "[timing] some updates ...\n"
         time.sleep(0.1)  # for the timer's thread to end
-        tell("the second")
+        notify("the second")
         assert capsys.readouterr().err == "[timing] some updates: the second ...\n"
     assert capsys.readouterr().out == ""
 
 
 def test_a_short_step_writes_nothing(capsys: pytest.CaptureFixture[str]) -> None:
-    with progress.alive("timing") as tell:
-        tell("the second")
+    with progress.alive("timing") as notify:
+        notify("the second")
     assert capsys.readouterr() == ("", "")

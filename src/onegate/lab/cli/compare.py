@@ -60,8 +60,8 @@ def run(args: argparse.Namespace) -> int:
     )
     quiet = args.json or args.latex
     with options.plain_warnings():
-        with alive("compare") as tell:
-            contenders = compare.prepare(request, args.runs, args.threads, tell)
+        with alive("compare") as notify:
+            contenders = compare.prepare(request, args.runs, args.threads, notify)
         with redirect_stdout(sys.stderr) if quiet else nullcontext():
             made = compare.compare(request, args.runs, args.threads, contenders)
     finished = [Run.read(args.runs / name) for row in made.units for name in row.runs]

@@ -121,19 +121,19 @@ def _fetch(args: argparse.Namespace) -> int:
 def _verify(args: argparse.Namespace) -> int:
     bad = 0
     found: list[dict[str, object]] = []
-    tell = (lambda _: None) if args.json else print
+    notify = (lambda _: None) if args.json else print
     for source in _chosen(args.names):
         findings = verify(source)
         # Missing is a fault only of data that was asked for.
         if not complete(source):
             bad += bool(args.names)
             found.append({"name": source.name, "path": None, "problem": "missing"})
-            tell(f"{source.name}: missing; run `onegate data fetch {source.name}`")
+            notify(f"{source.name}: missing; run `onegate data fetch {source.name}`")
         for finding in findings:
             bad += bool(finding.problem)
             found.append({"name": source.name, "path": str(finding.path),
                           "problem": finding.problem or None})  # fmt: skip
-            tell(f"{source.name}: {_verdict(finding)}")
+            notify(f"{source.name}: {_verdict(finding)}")
     if args.json:
         _print_json(found)
     return 1 if bad else 0

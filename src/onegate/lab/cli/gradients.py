@@ -37,9 +37,9 @@ def run(args: argparse.Namespace) -> int:
     from onegate.lab.inside import writing
 
     session.use_threads(args.threads)
-    with options.plain_warnings(), alive("gradients") as tell:
+    with options.plain_warnings(), alive("gradients") as notify:
         path = writing.write_gradients(
-            args.task, args.units, args.runs, args.out, args.recipe, args.settings, tell
+            args.task, args.units, args.runs, args.out, args.recipe, args.settings, notify
         )
     print(path)
     return 0

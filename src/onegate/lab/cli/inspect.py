@@ -60,9 +60,9 @@ def run(args: argparse.Namespace) -> int:
         )
     if len(folders) > 2:
         raise ValueError("two runs at most can be looked at together: leave out --example or RUN2")
-    with plain_warnings(), progress.alive("inspect") as tell:
+    with plain_warnings(), progress.alive("inspect") as notify:
         page = writing.write(
-            folders, out or args.run_folder / "inspect", args.examples, args.digits, tell
+            folders, out or args.run_folder / "inspect", args.examples, args.digits, notify
         )
     print(page)
     return 0

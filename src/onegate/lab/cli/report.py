@@ -40,14 +40,14 @@ def run(args: argparse.Namespace) -> int:
     """Writes the page and prints where it is."""
     runs = args.runs or session.RUNS
     # A folder that was named has to hold runs; without one the committed results are worth a page.
-    with alive("report") as tell:
+    with alive("report") as notify:
         page = report.write(
             runs,
             args.out,
             report.beside(runs),
             need_runs=args.runs is not None,
             latex_tables=args.latex,
-            tell=tell,
+            notify=notify,
         )
     print(page)
     return 0

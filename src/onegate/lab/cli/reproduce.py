@@ -43,7 +43,7 @@ def run(args: argparse.Namespace) -> int:
     with options.plain_warnings():
         if args.estimate:
             plan = reproduce.prepare(
-                requests, args.runs, _tell, stand_ins, args.verbose, args.threads
+                requests, args.runs, _notify, stand_ins, args.verbose, args.threads
             )
             print(reproduce.describe(plan, args.runs))
             return 0
@@ -51,7 +51,7 @@ def run(args: argparse.Namespace) -> int:
             requests,
             args.runs,
             args.out,
-            _tell,
+            _notify,
             args.threads,
             stand_ins,
             args.verbose,
@@ -61,5 +61,5 @@ def run(args: argparse.Namespace) -> int:
     return 0
 
 
-def _tell(text: str) -> None:
+def _notify(text: str) -> None:
     print(text, flush=True)

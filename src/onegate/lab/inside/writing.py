@@ -40,18 +40,18 @@ def write(
     out: Path,
     numbers: Sequence[int] = (),
     digits: Sequence[int] = (),
-    tell: Callable[[str], None] = lambda _: None,
+    notify: Callable[[str], None] = lambda _: None,
 ) -> Path:
     """Looks inside one run, or two of the same task; returns the page's path.
 
     numbers: of examples of the test set. digits: the first example of each, for tasks that read
     images. Without either some of every class are taken. `out` gets inspect.html and figures/.
-    tell: hears what is being done.
+    notify: is called with what is being done.
     """
-    tell("reading runs and data")
+    notify("reading runs and data")
     runs = [open_run(folder) for folder in folders]
     _require_comparable(runs)
-    tell("recording gates and states on examples")
+    notify("recording gates and states on examples")
     chosen = _chosen(runs, numbers, digits)
     after = [_read(run.task, run.trained, chosen) for run in runs]
     _require_same_examples(runs, after)
@@ -59,10 +59,10 @@ def write(
     views = examples.views(runs[0].task, chosen, after[0].batch)
     measured = []
     for run, (label, key) in zip(runs, _labels(runs), strict=True):
-        tell(f"measuring memory, gradients and Jacobians of {label}")
+        notify(f"measuring memory, gradients and Jacobians of {label}")
         both = measure(run.task, run.initial), measure(run.task, run.trained)
         measured.append(Measured(label, key, *both))
-    tell("drawing")
+    notify("drawing")
     drawn = measure_plots.draw(measured)
     shown = []
     for run, one, start, end in zip(runs, measured, before, after, strict=True):
@@ -160,21 +160,21 @@ def write_gradients(
     out: Path,
     recipe: str | None = None,
     settings: Sequence[str] = (),
-    tell: Callable[[str], None] = lambda _: None,
+    notify: Callable[[str], None] = lambda _: None,
 ) -> Path:
     """Writes gradients-<task> as SVG, PDF, PNG and CSV into a folder; returns the path of the SVG.
 
     units: as the recipe initialises them, with these settings. runs: of the task, before and after
-    training. tell: hears what is being done.
+    training. notify: is called with what is being done.
     """
     lines: list[Line] = []
     for unit in units:
-        tell(display(unit))
+        notify(display(unit))
         made = recipes.override(recipes.recipe(task, recipe, unit), settings)
         data = tasks.load(made)
         lines += _lines(display(unit), unit, _norms(data, initial_model(made, data)), None)
     for folder in runs:
-        tell(folder.name)
+        notify(folder.name)
         run = open_run(folder)
         if run.recipe.task != task:
             raise InspectError(f"{folder} is a run of {run.recipe.task}, expected one of {task}")

@@ -37,24 +37,24 @@ def write(
     need_runs: bool = True,
     *,
     latex_tables: bool = False,
-    tell: Callable[[str], None] = _say_nothing,
+    notify: Callable[[str], None] = _say_nothing,
 ) -> Path:
     """Reports on every finished run in `runs`, a folder or a .jsonl file; returns the page's path.
 
     results: a folder of kept runs on the real data to show beside them, see `beside`. need_runs:
-    whether it is an error if there are no others. tell: hears what is being done.
+    whether it is an error if there are no others. notify: is called with what is being done.
     `out` gets index.html and figures/, each figure as SVG, PDF, PNG and CSV; with `latex_tables`
     also tables/, each table of results as LaTeX. Each file is whole or not there, and the page
     comes last. Nothing is trained; other files in `out` stay as they are.
     """
-    tell("reading the runs")
+    notify("reading the runs")
     found = inventory.take(runs)
     if not found.finished and (results is None or need_runs):
         raise ReportError(_nothing(found))
-    tell("reading the committed results")
+    notify("reading the committed results")
     kept = committed.take(results) if results else None
     groups = grouped(found.finished)
-    drawn = figures.draw(groups, tell=tell)
+    drawn = figures.draw(groups, notify=notify)
     content = page.build(groups, drawn, found, kept)
     write_figures([*drawn, *(kept.figures if kept else ())], out / "figures")
     if latex_tables:

@@ -23,18 +23,18 @@ _COMPARING = (
 def draw(
     groups: Sequence[Group],
     before: Sequence[str] = (),
-    tell: Callable[[str], None] = lambda _: None,
+    notify: Callable[[str], None] = lambda _: None,
     timed: bool = True,
 ) -> list[Figure]:
     """Every figure that these groups give, in the order of the page.
 
-    before: of their names. tell: hears of each task. timed: also what results cost in time.
+    before: of their names. notify: is called for each task. timed: also what results cost in time.
     """
     kinds = [kind for kind in _COMPARING if timed or kind is not pareto.against_time]
     found = []
     with canvas.style():
         for same in _belonging_together(groups):
-            tell(f"drawing {TASKS[same[0].task].title}, recipe {same[0].recipe.name}")
+            notify(f"drawing {TASKS[same[0].task].title}, recipe {same[0].recipe.name}")
             alike = _most_alike(same)
             drawn = [plots.over_training(same), *(kind(alike) for kind in kinds)]
             found += [_finished(plot, before) for plot in drawn if plot is not None]

@@ -183,7 +183,7 @@ def alive(doing: str) -> Iterator[Callable[[str], None]]:
     timer = threading.Timer(QUIET_SECONDS, write)
     timer.daemon = True
 
-    def tell(more: str) -> None:
+    def notify(more: str) -> None:
         nonlocal latest
         latest = f"{doing}: {more}"
         if timer.finished.is_set():
@@ -191,7 +191,7 @@ def alive(doing: str) -> Iterator[Callable[[str], None]]:
 
     timer.start()
     try:
-        yield tell
+        yield notify
     finally:
         timer.cancel()
 
