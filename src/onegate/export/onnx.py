@@ -19,9 +19,16 @@ from torch import nn
 
 from onegate import files
 from onegate.export.deployable import plain, refuse_modules, zoneout_of
-from onegate.export.onnx_operators import ACTIVATIONS, Linear, Operator, operator
+from onegate.export.onnx_operators import (
+    ACTIVATIONS,
+    Linear,
+    Operator,
+    is_rest,
+    mixes,
+    operator,
+)
 from onegate.extras import need
-from onegate.language import Graph, UnitError, Value
+from onegate.language import Graph, UnitError, Value, of_graph
 from onegate.lowering.stages import MapProduct, Projection, Stages, stages
 from onegate.ops import OPERATIONS
 
@@ -150,10 +157,22 @@ class _BodyNodes(Nodes):
 
 @dataclass
 class OnnxPass:
-    """One direction of a layer. start: the states before it, each (B, size)."""
+    """One direction of a layer. start: the states before it, each (B, size), or a known (size,)."""
 
     parameters: Parameters
     start: Sequence[Any]
+
+    def starts(self, add: Nodes, x: Any) -> list[Any]:
+        """Each (B, size); x: (T, B, d)."""
+        if not any(isinstance(v, np.ndarray) for v in self.start):
+            return list(self.start)
+        batch = add("Shape", x, start=1, end=2)
+        return [
+            add("Expand", v, add("Concat", batch, np.array([v.size]), axis=0))
+            if isinstance(v, np.ndarray)
+            else v
+            for v in self.start
+        ]
 
 
 # --- A layer as a standard operator -----------------------------------------------------------
@@ -167,7 +186,12 @@ def _by_operator(
         add.stacked([each(add, graph, found, p.parameters) for p in passes])
         for each in (_given, _recurrent, _biases)
     )
-    starts = [add.stacked([p.start[i] for p in passes]) for i in range(len(graph.states))]
+    known = [v for p in passes for v in p.start]
+    if any(not isinstance(v, np.ndarray) or v.any() for v in known):
+        each = [p.starts(add, x) for p in passes]
+        starts = [add.stacked(states) for states in zip(*each, strict=True)]
+    else:
+        starts = [None] * len(graph.states)  # they begin with zeros by themselves
     lengths = None if lengths is None else add("Cast", lengths, to=6)  # INT32
     inputs = [x, W, R, B, lengths, *starts]
     if found.has_peepholes:
@@ -181,9 +205,16 @@ def _by_operator(
         **_activations(found, len(passes)),
         **found.attributes,
     )
-    out = add("Transpose", out, perm=[0, 2, 1, 3])  # (T, D, B, n)
     split = [_split_first(add, last, len(passes)) for last in lasts]
-    return add("Reshape", out, np.array([0, 0, -1])), [list(d) for d in zip(*split, strict=True)]
+    return _side_by_side(add, out, len(passes)), [list(d) for d in zip(*split, strict=True)]
+
+
+def _side_by_side(add: Nodes, out: Any, directions: int) -> Any:
+    """(T, D, B, n) -> (T, B, D n)."""
+    if directions == 1:
+        return add("Squeeze", out, np.array([1]))
+    out = add("Transpose", out, perm=[0, 2, 1, 3])
+    return add("Reshape", out, np.array([0, 0, -1]))
 
 
 def _activations(found: Operator, directions: int) -> dict[str, Any]:
@@ -306,15 +337,57 @@ def _pointwise(add: Nodes, graph: Graph, node: Value, values: _Values) -> None:
     values.rows |= {node} if values.rows.intersection(node.args) else set()
 
 
+@of_graph
+def _mixed(graph: Graph) -> tuple[dict[Value, tuple[Value, Value, Value]], set[Value]]:
+    """Values g a + (1 - g) b of a step as (g, a, b), and what is computed for them alone.
+
+    As b + g (a - b) they take one node less, and a loop's time goes by the number of its nodes.
+    """
+    users: dict[Value, list[Value]] = {}
+    for node in graph.nodes:
+        for operand in node.args:
+            users.setdefault(operand, []).append(node)
+    for result in graph.results:
+        users.setdefault(result, []).append(result)
+    step = {stage for stage in stages(graph).step if isinstance(stage, Value)}
+    mixed: dict[Value, tuple[Value, Value, Value]] = {}
+    products, rests = set[Value](), set[Value]()
+    for node in step:
+        if node.op != "add" or not step.issuperset(node.args):
+            continue
+        if any(users[product] != [node] for product in node.args):
+            continue
+        for gate, a, b in mixes(node):
+            rest = [v for product in node.args for v in product.args if is_rest(v, gate)]
+            if not rest or rest[0] not in step:
+                continue
+            mixed[node] = gate, a, b
+            products |= {*node.args}
+            rests.add(rest[0])
+            break
+    rests -= {part for parts in mixed.values() for part in parts}
+    return mixed, products | {rest for rest in rests if products.issuperset(users[rest])}
+
+
+def _mix(add: Nodes, node: Value, parts: tuple[Value, Value, Value], values: _Values) -> None:
+    gate, a, b = (values.of[part] for part in parts)
+    values.of[node] = add("Add", b, add("Mul", gate, add("Sub", a, b)))
+    values.rows.add(node)
+
+
 def _one_step(
     add: Nodes, graph: Graph, values: _Values, states: Sequence[Any], parameters: Parameters
 ) -> list[Any]:
     """The states after a step, each (B, size)."""
     values.of.update(zip(graph.states, states, strict=True))
     values.rows |= set(graph.states)
+    mixed, dropped = _mixed(graph)
     for stage in stages(graph).step:
         if isinstance(stage, Value):
-            _pointwise(add, graph, stage, values)
+            if stage in mixed:
+                _mix(add, stage, mixed[stage], values)
+            elif stage not in dropped:
+                _pointwise(add, graph, stage, values)
             continue
         total = values.sums[stage]
         for operand, keys in zip(stage.operands, stage.weights, strict=True):
@@ -352,7 +425,7 @@ def _by_scan(
         scanned, flags["scan_input_directions"] = [inputs[0]], [1]
     last = add(
         "Scan",
-        *one.start,
+        *one.starts(add, inputs[0]),
         *scanned,
         outputs=len(graph.states) + 1,
         body=body,
@@ -576,7 +649,7 @@ class _File:
         counts = self.input("lengths", ["B"], np.int64) if lengths else None
         if first:
             x, *further = (self.add("Transpose", v, perm=[1, 0, 2]) for v in (x, *further))
-        starts = iter(self._starts(x, states))
+        starts = iter(self._starts(states))
         after: list[list[Any]] = []
         for directions in self.weights:
             passes = [
@@ -589,8 +662,8 @@ class _File:
         x = self.add("Transpose", x, perm=[1, 0, 2]) if first else x
         return self._outputs(x, axes, after)
 
-    def _starts(self, x: Any, given: bool) -> list[list[Any]]:
-        """By layer and direction, each (B, size)."""
+    def _starts(self, given: bool) -> list[list[Any]]:
+        """By layer and direction: inputs (B, size), or what is learned or zero (size,)."""
         flat = [one for directions in self.weights for one in directions]
         if given:
             rows = len(flat)
@@ -599,18 +672,11 @@ class _File:
                 for name, size in self.states.items()
             ]
             return [list(each) for each in zip(*split, strict=True)]
-        batch = self.add("Shape", x, start=1, end=2)
-        starts: list[list[Any]] = []
-        for one in flat:
-            learned = [_array(state) for state in one.initial_states()]
-            known = learned or [np.zeros(n, self.add.dtype) for n in self.states.values()]
-            starts.append(
-                [
-                    self.add("Expand", v, self.add("Concat", batch, np.array([v.size]), axis=0))
-                    for v in known
-                ]
-            )
-        return starts
+        return [
+            [_array(state) for state in one.initial_states()]
+            or [np.zeros(n, self.add.dtype) for n in self.states.values()]
+            for one in flat
+        ]
 
     def _outputs(self, out: Any, axes: list[str], after: list[list[Any]]) -> list[Any]:
         width = (2 if getattr(self.layer, "bidirectional", False) else 1) * next(

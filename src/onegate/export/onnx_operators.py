@@ -96,7 +96,7 @@ def _rnn(graph: Graph) -> Iterator[Operator]:
 def _gru(graph: Graph) -> Iterator[Operator]:
     """h' = z h + (1 - z) function(...), with a reset gate before or after the matrix."""
     (h,), x = graph.states, graph.input
-    for keeping, kept, new in _mixes(graph.results[0]):
+    for keeping, kept, new in mixes(graph.results[0]):
         z = _gate(graph, keeping)
         if kept is not h or z is None or not z.sees(x, h):
             continue
@@ -171,14 +171,14 @@ def _activated(value: Value) -> Iterator[tuple[str, Value]]:
     yield "", value
 
 
-def _mixes(value: Value) -> Iterator[tuple[Value, Value, Value]]:
+def mixes(value: Value) -> Iterator[tuple[Value, Value, Value]]:
     """The ways to read a value as g a + (1 - g) b: g, a, b. Either factor may be written 1 - f."""
     if value.op != "add":
         return
     for left, right in (value.args, value.args[::-1]):
         for gate, a in _factors(left):
             for rest, b in _factors(right):
-                if _is_rest(rest, gate) or _is_rest(gate, rest):
+                if is_rest(rest, gate) or is_rest(gate, rest):
                     yield gate, a, b
 
 
@@ -188,7 +188,7 @@ def _factors(value: Value) -> Iterator[tuple[Value, Value]]:
         yield value.args[1], value.args[0]
 
 
-def _is_rest(value: Value, gate: Value) -> bool:
+def is_rest(value: Value, gate: Value) -> bool:
     """Whether `value` is 1 - gate."""
     if value.op != "sub":
         return False
@@ -200,7 +200,7 @@ def _gate(graph: Graph, value: Value) -> Linear | None:
     """What a sigmoid is of; 1 - sigmoid(a) is sigmoid(-a)."""
     if value.op == "sigmoid":
         return _linear(graph, _terms(value.args[0]))
-    if value.op == "sub" and _is_rest(value, value.args[1]):
+    if value.op == "sub" and is_rest(value, value.args[1]):
         inner = _gate(graph, value.args[1])
         return None if inner is None else inner.negated()
     return None

@@ -37,12 +37,33 @@ class Own(Unit):
         return (1 - g) * h + g * tanh(self.W_h[x, h]), slow
 
 
+class Mixes(Unit):
+    """Mixes by a gate that is a rest itself, of which parts are used elsewhere, and of numbers."""
+
+    W_g, W_h, p = Affine(), Affine(), Vector()
+
+    def step(self, x: Any, h: Any) -> Any:
+        z = 1 - sigmoid(self.W_g[x, h])
+        kept, rest = (1 - z) * h, 1 - z
+        c = kept + z * tanh(self.W_h[x, h])
+        d = (1 - z) * c + z * h
+        g = sigmoid(self.p * d)
+        return 0.25 * (g * 0.5 + (1 - g) * d) + 0.5 * kept + 0.1 * rest
+
+
 OPERATORS = {
     "RNN": "simple irnn",
     "LSTM": "lstm lstm_np lstm_peephole lstm_coupled lstm_cifg lstm_niaf lstm_noaf",
     "GRU": "gru gru_cho gru_reset_after mut2 mgu mgu1 mgu2 mgu3 mgu_gate_after mingru",
 }
-OWN = {"own": Own, "every": Every, "normed": Normed, "rank": LowRank, "timed": Timed}
+OWN = {
+    "own": Own,
+    "every": Every,
+    "normed": Normed,
+    "rank": LowRank,
+    "timed": Timed,
+    "mixes": Mixes,
+}
 ALL = [*onegate.UNITS, *OWN]
 
 
@@ -84,6 +105,23 @@ def test_operators_are_found_from_the_equations() -> None:
     found = {name: operator(onegate.trace(unit, 3, 5))[0] for name, unit in onegate.UNITS.items()}
     expected = {name: op for op, names in OPERATORS.items() for name in names.split()}
     assert {name: one.name for name, one in found.items() if one is not None} == expected
+
+
+def test_loops_have_as_few_nodes_as_they_can(tmp_path: Path) -> None:
+    """Of f h + (1 - f) c three, and beside the loop of an operator only what gives its results."""
+    onnx = pytest.importorskip("onnx")
+
+    def nodes(form: str) -> list[Any]:
+        return list(
+            onnx.load(export_onnx(layer_of("mgu", 3, 5), tmp_path / "m.onnx", form)).graph.node
+        )
+
+    (scan,) = [node for node in nodes("scan") if node.op_type == "Scan"]
+    (body,) = [attribute.g for attribute in scan.attribute if attribute.name == "body"]
+    operations = " ".join(node.op_type for node in body.node)
+    assert operations == "Gemm Sigmoid Mul Gemm Tanh Sub Mul Add Identity"
+    outside = {"GRU", "Squeeze", "Unsqueeze", "Identity"}
+    assert {node.op_type for node in nodes("op")} == outside  # no states of zeros, no transposition
 
 
 @pytest.mark.parametrize("name", ALL)
