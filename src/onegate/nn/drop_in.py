@@ -22,8 +22,10 @@ from torch.nn.utils.rnn import PackedSequence, pack_padded_sequence, pad_packed_
 
 from onegate.engines import NOT_RUN, reference
 from onegate.engines.base import Direction
+from onegate.engines.cpu import stacked
 from onegate.engines.cpu.operator import ENGINE as FUSED
 from onegate.engines.cpu.operator import is_transformed
+from onegate.engines.cpu.stacked import Portion, StackedRun, Stacks
 from onegate.language import Graph
 from onegate.nn.cells import Cell
 from onegate.nn.drop_in_rule import torch_is_faster
@@ -35,6 +37,7 @@ from onegate.units import get
 Model = TypeVar("Model", bound=nn.Module)
 
 _PLAIN: Final = (Tensor, nn.Parameter)
+_PLAIN_TYPES: Final = frozenset(_PLAIN)
 _LAYERS_TAKE: Final = (*_PLAIN, PackedSequence)
 _HALF: Final = (torch.bfloat16, torch.float16)
 _TAKEN: Final = "_engine_taken"  # in a module's __dict__: plain data, so that it can be pickled
@@ -63,11 +66,22 @@ class _Shared(nn.Module):
 
     def _ran(self, dtype: torch.dtype) -> None:
         if not torch.compiler.is_compiling():
-            kind = str(dtype).removeprefix("torch.")
-            if is_transformed():
-                self.__dict__[_TAKEN] = (reference.ENGINE.name, "a torch.func transform is active")
-            else:
-                self.__dict__[_TAKEN] = (FUSED.name, f"{kind} on the CPU")
+            self.__dict__[_TAKEN] = _TRANSFORMED if is_transformed() else _fused_in(dtype)
+
+    def _weights(self, names: Sequence[str]) -> list[Any]:
+        """What the names stand for now: parameters, or what parametrizations compute."""
+        found = list(map(self._parameters.get, names))
+        if _PLAIN_TYPES.issuperset(map(type, found)):
+            return found
+        return [getattr(self, name) for name in names]
+
+
+_TRANSFORMED: Final = reference.ENGINE.name, "a torch.func transform is active"
+
+
+@functools.cache
+def _fused_in(dtype: torch.dtype) -> tuple[str, str]:
+    return FUSED.name, f"{str(dtype).removeprefix('torch.')} on the CPU"
 
 
 def _row_steps(x: Any, width: int) -> int:
@@ -99,25 +113,23 @@ class _Layer(_Shared, nn.RNNBase):
         return super().forward(input, hx)
 
     def _fused(self, input: Any, hx: Any) -> Any:
-        packed = isinstance(input, PackedSequence)
+        packed = type(input) is PackedSequence
         data = input.data if packed else input
-        batched = packed or (isinstance(data, Tensor) and data.dim() == 3)
         _check_data(data, (2,) if packed else (2, 3), self.input_size)
-        self._update_flat_weights()
-        weights = _checked_weights(self._flat_weights, data)
+        lengths: Tensor | None
+        lengths, axes, rows = None, "td", 1
         if packed:
-            x, lengths = pad_packed_sequence(PackedSequence(data, input.batch_sizes))
-        else:
-            x, lengths = data, None
-            if not batched:
-                x = x.unsqueeze(1)
-            elif self.batch_first:
-                x = x.transpose(0, 1)
-        states = self._states(hx, x, batched)
-        if packed and states is not None and input.sorted_indices is not None:
-            states = tuple(s.index_select(1, input.sorted_indices) for s in states)
+            given: Any = PackedSequence(data, input.batch_sizes)
+            (data, lengths), axes = pad_packed_sequence(given), "tbd"
+            rows = data.shape[1]
+        elif data.dim() == 3:
+            axes = "btd" if self.batch_first else "tbd"
+            rows = data.shape[0 if self.batch_first else 1]
+        states = self._states(hx, data, None if axes == "td" else rows)
+        if packed and input.sorted_indices is not None:
+            states = tuple([s.index_select(1, input.sorted_indices) for s in states])
         out: Any
-        out, last = self._layers(x, states, weights, lengths)
+        out, last = self._layers(data, axes, states, lengths)
         if lengths is not None:
             if input.unsorted_indices is not None:
                 last = [s.index_select(1, input.unsorted_indices) for s in last]
@@ -127,10 +139,6 @@ class _Layer(_Shared, nn.RNNBase):
                 input.sorted_indices,
                 input.unsorted_indices,
             )
-        elif not batched:
-            out, last = out.squeeze(1), [s.squeeze(1) for s in last]
-        elif self.batch_first:
-            out = out.transpose(0, 1)
         return out, tuple(last) if self.mode == "LSTM" else last[0]
 
     def _sizes(self) -> tuple[int, ...]:
@@ -138,55 +146,55 @@ class _Layer(_Shared, nn.RNNBase):
         h = self.proj_size or self.hidden_size
         return (h, self.hidden_size) if self.mode == "LSTM" else (h,)
 
-    def _states(self, hx: Any, x: Tensor, batched: bool) -> tuple[Tensor, ...] | None:
-        """The states before the first step, each (D * num_layers, B, its size)."""
+    def _states(self, hx: Any, x: Tensor, rows: int | None) -> tuple[Tensor, ...]:
+        """Those before the first step, each (D * num_layers, B, its size); none for zeros."""
         if hx is None:
-            return None
-        given = hx if isinstance(hx, (tuple, list)) else (hx,)
-        rows = self.num_layers * (2 if self.bidirectional else 1)
+            return ()
+        given = tuple(hx) if isinstance(hx, (tuple, list)) else (hx,)
+        count = self.num_layers * (2 if self.bidirectional else 1)
         sizes = self._sizes()
         if len(given) != len(sizes):
             raise _Left("another number of states than the layer has")
         for state, size in zip(given, sizes, strict=True):
-            _check_state(state, (rows, x.shape[1], size) if batched else (rows, size), x)
-        return tuple(s if batched else s.unsqueeze(1) for s in given)
+            _check_state(state, (count, size) if rows is None else (count, rows, size), x)
+        return given
 
     def _layers(
-        self,
-        x: Tensor,
-        states: tuple[Tensor, ...] | None,
-        weights: Sequence[Tensor],
-        lengths: Tensor | None,
+        self, x: Tensor, axes: str, states: tuple[Tensor, ...], lengths: Tensor | None
     ) -> tuple[Tensor, list[Tensor]]:
-        """x: (T, B, d), the outputs (T, B, D * n), and the last states, as `_states`."""
+        """The outputs, and the last states as `_states`."""
         ways = 2 if self.bidirectional else 1
-        each = len(weights) // (ways * self.num_layers)
-        compute, given = _dtypes(self.mode, x, None if states is None else states[0])
-        if states is None:
-            zeros = tuple([x.new_zeros(x.shape[1], n, dtype=compute) for n in self._sizes()])
-            starts = [zeros] * (ways * self.num_layers)
-        else:
-            starts = list(zip(*(s.to(compute).unbind(0) for s in states), strict=True))
+        weights = self._weights(self._flat_weights_names)
+        stacks = _stacks(self.mode, self.input_size, self.hidden_size, self.bias, self.proj_size)
+        compute, given = _dtypes(self.mode, x, states)
+        if self.num_layers == 1:
+            _check_weights(stacks, weights, x)
+            how = StackedRun(stacks, ways, axes, lengths)
+            out, *last = _run(how, x, states, weights, compute)
+            self._ran(given)
+            return _to(out, given), [_to(s, given) for s in last]
+        turned = axes == "btd"  # dropout is drawn as torch draws it, the steps first
+        axes = "tbd" if turned else axes
+        out = x.transpose(0, 1) if turned else x
+        each, width = len(stacks.shapes) * ways, ways * self._sizes()[0]
+        own: Any = zip(*[s.split(ways) for s in states], strict=True)
+        starts = list(own) if states else [()] * self.num_layers
         dropout = self.dropout if self.training else 0.0
-        lasts: list[tuple[Tensor, ...]] = []
-        with _full_precision():
-            x = x.to(compute)
-            for layer in range(self.num_layers):
-                if layer and dropout:
-                    x = _dropped(x, dropout, lengths)
-                graph = _graph(self.mode, x.shape[-1], self.hidden_size, self.bias, self.proj_size)
-                directions = [
-                    Direction(
-                        starts[d], _cut(self.mode, graph, weights[d * each :][:each], compute)
-                    )
-                    for d in range(layer * ways, (layer + 1) * ways)
-                ]
-                x, last = _run(graph, x, directions, lengths)
-                lasts += last
-            x = x.to(given)
-            stacked = [torch.stack(s).to(given) for s in zip(*lasts, strict=True)]
+        lasts = []
+        for layer, start in enumerate(starts):
+            if layer:
+                stacks = _stacks(self.mode, width, self.hidden_size, self.bias, self.proj_size)
+                out = _dropped(out, dropout, lengths) if dropout else out
+            used = weights[layer * each :][:each]
+            _check_weights(stacks, used, x)
+            out, *last = _run(StackedRun(stacks, ways, axes, lengths), out, start, used, compute)
+            lasts.append(last)
         self._ran(given)
-        return x, stacked
+        stacked = [_to(torch.cat(s), given) for s in zip(*lasts, strict=True)]
+        return _to(out.transpose(0, 1) if turned else out, given), stacked
+
+
+_OF_CELLS: Final = "weight_ih", "weight_hh", "bias_ih", "bias_hh"
 
 
 class _OneStep(_Shared, nn.RNNCellBase):
@@ -210,30 +218,18 @@ class _OneStep(_Shared, nn.RNNCellBase):
         _check_data(input, (1, 2), self.input_size)
         if not self.hidden_size:
             raise _Left("a cell without neurons")
-        batched, several = input.dim() == 2, self._mode == "LSTM"
-        n, rows = self.hidden_size, input.shape[0] if batched else 1
-        names = ["weight_ih", "weight_hh"] + (["bias_ih", "bias_hh"] if self.bias else [])
-        weights = _checked_weights([getattr(self, name) for name in names], input)
-        mode = self._unit_mode()
-        graph = _graph(mode, self.input_size, n, self.bias, 0)
-        x = input.view(1, rows, -1)
-        states = hx if several and hx is not None else (hx,)
-        if hx is not None:
-            if len(states) != (2 if several else 1):
-                raise _Left("another number of states than the cell has")
-            for state in states:
-                _check_state(state, (rows, n) if batched else (n,), x)
-        given_state = None if hx is None else states[0]
-        compute, given = _dtypes(f"{self._mode}Cell", x, given_state)
-        with _full_precision():
-            if hx is None:
-                start = (x.new_zeros(rows, n, dtype=compute),) * (2 if several else 1)
-            else:
-                start = tuple([s.to(compute).view(rows, n) for s in states])
-            directions = [Direction(start, _cut(mode, graph, weights, compute))]
-            _, (last,) = _run(graph, x.to(compute), directions, None)
-            # Copies, not views: a state may be changed in place.
-            new = tuple([(s if batched else s.squeeze(0)).to(given).clone() for s in last])
+        several, shape = self._mode == "LSTM", (*input.shape[:-1], self.hidden_size)
+        weights = self._weights(_OF_CELLS if self.bias else _OF_CELLS[:2])
+        stacks = _stacks(self._unit_mode(), self.input_size, self.hidden_size, self.bias, 0)
+        _check_weights(stacks, weights, input)
+        states: tuple[Any, ...] = () if hx is None else tuple(hx) if several else (hx,)
+        if states and len(states) != len(stacks.sizes):
+            raise _Left("another number of states than the cell has")
+        for state in states:
+            _check_state(state, shape, input)
+        compute, given = _dtypes(f"{self._mode}Cell", input, states)
+        how = StackedRun(stacks, 1, "bd" if input.dim() == 2 else "d")
+        new = tuple([_to(s, given) for s in _run(how, input, states, weights, compute)])
         self._ran(given)
         return new if several else new[0]
 
@@ -303,34 +299,29 @@ def _check_state(state: Any, shape: tuple[int, ...], x: Tensor) -> None:
         raise _Left("a state of another dtype or device than the input's")
 
 
-def _checked_weights(weights: Sequence[Any], x: Tensor) -> list[Tensor]:
-    free = torch.is_autocast_enabled("cpu")
-    for weight in weights:
-        if type(weight) not in _PLAIN:
-            raise _Left(f"a weight is a {type(weight).__name__}, no plain tensor")
-        if weight.device != x.device or (weight.dtype is not x.dtype and not free):
-            raise _Left("weights of another dtype or device than the input's")
-    return list(weights)
+def _check_weights(stacks: Stacks, weights: Sequence[Any], x: Tensor) -> None:
+    if not _PLAIN_TYPES.issuperset(map(type, weights)):
+        raise _Left("a weight is no plain tensor")
+    if [w.shape for w in weights] != len(weights) // len(stacks.shapes) * stacks.shapes:
+        raise _Left("weights of other shapes than the layer's")
+    if len({x.dtype, *[w.dtype for w in weights]}) > 1 and not torch.is_autocast_enabled("cpu"):
+        raise _Left("weights of another dtype than the input's")
+    if len({x.device, *[w.device for w in weights]}) > 1:
+        raise _Left("weights on another device than the input")
 
 
-def _dtypes(kind: str, x: Tensor, state: Tensor | None) -> tuple[torch.dtype, torch.dtype]:
+def _dtypes(kind: str, x: Tensor, states: Sequence[Tensor]) -> tuple[torch.dtype, torch.dtype]:
     """In which the engine computes, and of the results: torch's layer's own."""
     if torch.is_autocast_enabled("cpu") and x.dtype is not torch.float64:
         low = torch.get_autocast_dtype("cpu")
         # Their last operation adds to the state, which autocast leaves as it is.
         keeps = kind in ("GRU", "GRUCell", "LSTMCell")
-        own = (x if state is None else state).dtype
-        return torch.float32, torch.promote_types(low, own) if keeps else low
+        return torch.float32, (torch.promote_types(low, (*states, x)[0].dtype) if keeps else low)
     return (torch.float32 if x.dtype in _HALF else x.dtype), x.dtype
 
 
-def _full_precision() -> Any:
-    if torch.is_autocast_enabled("cpu"):
-        return torch.autocast("cpu", enabled=False)
-    return _NOTHING
-
-
-_NOTHING: Final = nullcontext()
+def _to(t: Tensor, dtype: torch.dtype) -> Tensor:
+    return t if t.dtype is dtype else t.to(dtype)
 
 
 def _dropped(x: Tensor, share: float, lengths: Tensor | None) -> Tensor:
@@ -342,31 +333,32 @@ def _dropped(x: Tensor, share: float, lengths: Tensor | None) -> Tensor:
     return pad_packed_sequence(PackedSequence(dropped, packed.batch_sizes))[0]
 
 
-def _cut(
-    mode: str, graph: Graph, weights: Sequence[Tensor], dtype: torch.dtype
-) -> dict[str, Tensor]:
-    """Views of torch's stacked weights by the keys of the graph.
-
-    Two biases that act as their sum are added here, under autograd, so that each gets its
-    gradient; GRU's last gate alone keeps them apart.
-    """
-    weights = [w.to(dtype) for w in weights]
-    blocks = FORMS[UNITS[mode]].blocks
-    named = {PROJECTION: weights[-1]} if len(weights) % 2 else {}
-    ih, hh, *biases = [w.chunk(len(blocks)) for w in weights[: len(weights) // 2 * 2]]
-    sums = (weights[2] + weights[3]).chunk(len(blocks)) if biases else ()
-    for gate, block in enumerate(blocks):
-        named[block.weight_ih], named[block.weight_hh] = ih[gate], hh[gate]
-        if biases and block.bias_ih == block.bias_hh:
-            named[block.bias_ih] = sums[gate]
-        elif biases:
-            named[block.bias_ih], named[block.bias_hh] = biases[0][gate], biases[1][gate]
-    return {key: named[key] for key in graph.parameters}
-
-
 def _run(
+    how: StackedRun,
+    x: Tensor,
+    states: Sequence[Tensor],
+    weights: Sequence[Tensor],
+    dtype: torch.dtype,
+) -> tuple[Tensor, ...]:
+    """What `stacked.run` does, the tensors made `dtype`."""
+    x = _to(x, dtype)
+    states, weights = [_to(s, dtype) for s in states], [_to(w, dtype) for w in weights]
+    if stacked.can(x, states, weights):
+        return stacked.run(how, x, states, weights)
+    with _full_precision():
+        return stacked.generally(how, x, states, weights, _seen)
+
+
+def _full_precision() -> Any:
+    if torch.is_autocast_enabled("cpu"):
+        return torch.autocast("cpu", enabled=False)
+    return nullcontext()
+
+
+def _seen(
     graph: Graph, x: Tensor, directions: Sequence[Direction], lengths: Tensor | None
 ) -> tuple[Tensor, tuple[tuple[Tensor, ...], ...]]:
+    """The engine's own run, for tracers, modes and transforms to see."""
     problem = FUSED.problem(graph, x, directions)
     if problem is None:
         return FUSED.run(graph, x, directions, lengths)
@@ -376,8 +368,24 @@ def _run(
 
 
 @functools.lru_cache(maxsize=512)
-def _graph(mode: str, width: int, hidden: int, bias: bool, proj: int) -> Graph:
-    return trace(projected(get(UNITS[mode]), proj), width, hidden, bias)
+def _stacks(mode: str, width: int, hidden: int, bias: bool, proj: int) -> Stacks:
+    graph = trace(projected(get(UNITS[mode]), proj), width, hidden, bias)
+    blocks = FORMS[UNITS[mode]].blocks
+    rows = len(blocks) * hidden
+    shapes: list[tuple[int, ...]] = [(rows, width), (rows, proj or hidden)]
+    shapes += [(rows,), (rows,)] if bias else []
+    gates = [len(blocks)] * len(shapes)
+    places: dict[str, tuple[Portion, ...]] = {}
+    if proj:
+        places[PROJECTION] = (Portion(len(shapes), 0),)
+        shapes, gates = [*shapes, (proj, hidden)], [*gates, 1]
+    for gate, block in enumerate(blocks):
+        places[block.weight_ih], places[block.weight_hh] = (Portion(0, gate),), (Portion(1, gate),)
+        if bias and block.bias_ih == block.bias_hh:
+            places[block.bias_ih] = Portion(2, gate), Portion(3, gate)
+        elif bias:
+            places[block.bias_ih], places[block.bias_hh] = (Portion(2, gate),), (Portion(3, gate),)
+    return Stacks(graph, shapes, gates, places)
 
 
 _KINDS: Final[dict[type[nn.Module], type[_Shared]]] = {

@@ -157,7 +157,7 @@ _PLAIN = {Tensor, nn.Parameter}
 # Bound once: to look them up would take as long as to call them.
 _tracer, _profiled = torch._C._get_tracing_state, torch._C._autograd._profiler_enabled
 _modes, _transform = torch._C._len_torch_dispatch_stack, torch._C._functorch.peek_interpreter_stack
-_hooks = torch._C._autograd._top_saved_tensors_default_hooks
+hooks = torch._C._autograd._top_saved_tensors_default_hooks
 _negative, _zero = Tensor.is_neg, Tensor._is_zerotensor
 
 
@@ -167,10 +167,14 @@ def alone(tensors: Sequence[Tensor]) -> bool:
     If not, the call goes through torch's dispatcher: to tracers, modes, profilers, transforms and
     subclasses, and to torch's own code that makes negative views and zero tensors into memory.
     """
+    return not _profiled() and unseen(tensors)
+
+
+def unseen(tensors: Sequence[Tensor]) -> bool:
+    """`alone` but for profilers, which see the backward pass of what they saw."""
     return (
         _tracer() is None
         and not _modes()
-        and not _profiled()
         and _transform() is None
         and _PLAIN.issuperset(map(type, tensors))
         and True not in map(_negative, tensors)
@@ -520,7 +524,7 @@ def _gradients(
     rest = out, kept, grad_out, grad_last, grad_x
     given = [t for t in (grad_out, grad_last) if t is not None]
     compiled = torch.compiler.is_compiling()  # where the questions below have no true answer
-    if torch.is_grad_enabled() or not ctx.keep or (not compiled and _transformed(given)):
+    if torch.is_grad_enabled() or not ctx.keep or (not compiled and transformed(given)):
         grads = _differentiable(entry, x, start, parameters, lengths, grad_out, grad_last, how)
     elif not compiled and alone([t for t in saved if t is not None] + given):
         grads = _backward(entry, x, start, parameters, lengths, *rest, how)
@@ -552,7 +556,7 @@ def _unchanged(
     return _forward(ctx.entry, x, start, parameters, lengths, False, ctx.how)[0]
 
 
-def _transformed(gradients: Sequence[Tensor]) -> bool:
+def transformed(gradients: Sequence[Tensor]) -> bool:
     """Whether many gradients come at once (vmap, torch.autograd's own too), or with tangents."""
     return (
         _transform() is not None
@@ -588,7 +592,7 @@ class _Eager(torch.autograd.Function):
         kept_start: Tensor | None = start
         if not ctx.needs_input_grad[1] and not any(start.stride()[1:]):  # one number: no memory
             ctx.start, kept_start = (start.shape, start[0, 0, 0].item()), None
-        if _hooks(True) is None:
+        if hooks(True) is None:
             # Saved without its version, which is compared in the backward pass: see `_unchanged`.
             ctx.returned, ctx.version, saved = out.detach(), out._version, out.data
         else:  # whoever packs away what is saved wants no further holder of its memory

@@ -1,0 +1,462 @@
+"""The fused engine on matrices as torch.nn keeps them: those of all gates in one tensor.
+
+The native code reads each gate's rows where they lie, and writes their gradients where they belong.
+Cut by autograd, one call would make a dozen views and as many nodes, which for short sequences
+take longer than the run itself.
+"""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Mapping, Sequence
+from typing import Any, Final, NamedTuple, cast
+
+import torch
+from torch import Tensor
+from torch.autograd import forward_ad
+
+from onegate.engines import reference
+from onegate.engines.base import Direction
+from onegate.engines.cpu import pool, programs
+from onegate.engines.cpu.native import BackwardCall, ForwardCall
+from onegate.engines.cpu.operator import ENGINE, alone, hooks, transformed, unseen
+from onegate.language import Graph
+
+
+class Portion(NamedTuple):
+    """Where a parameter lies: the tensor's number, and which of its equal parts."""
+
+    tensor: int
+    gate: int
+
+
+class Stacks:
+    """Which parameters of `graph` lie where in a direction's tensors.
+
+    shapes: of the tensors. gates: into how many parts each is cut. places: by the parameters' keys;
+    one that has two places is the sum of both.
+    """
+
+    def __init__(
+        self,
+        graph: Graph,
+        shapes: Sequence[tuple[int, ...]],
+        gates: Sequence[int],
+        places: Mapping[str, tuple[Portion, ...]],
+    ) -> None:
+        self.graph, self.shapes, self.gates = graph, list(shapes), tuple(gates)
+        self.places = [places[key] for key in graph.parameters]
+        self.sizes = [state.size or 0 for state in graph.states]
+        self.width = sum(self.sizes)
+        pairs = ((p[0].tensor, p[1].tensor) for p in self.places if len(p) > 1)
+        self.summed = next(pairs, None)
+        self._layouts: dict[tuple[int, int], _Layout] = {}
+
+    def cut(self, weights: Sequence[Tensor]) -> dict[str, Tensor]:
+        """The parameters of one direction, as views under autograd."""
+        parts = [list(w.chunk(gates)) for w, gates in zip(weights, self.gates, strict=True)]
+        if self.summed is not None:
+            first, second = self.summed
+            sums = (weights[first] + weights[second]).chunk(self.gates[first])
+        named = {}
+        for key, places in zip(self.graph.parameters, self.places, strict=True):
+            number, gate = places[0]
+            named[key] = parts[number][gate] if len(places) == 1 else sums[gate]
+        return named
+
+    def layout(self, directions: int, itemsize: int) -> _Layout:
+        """Where all parameters lie, in bytes."""
+        key = directions, itemsize
+        if key not in self._layouts:
+            self._layouts[key] = _Layout.of(self, directions, itemsize)
+        return self._layouts[key]
+
+    def offset(self, place: Portion) -> int:
+        """Of a place, in numbers from the beginning of its tensor."""
+        count = 1
+        for size in self.shapes[place.tensor]:
+            count *= size
+        return count // self.gates[place.tensor] * place.gate
+
+
+class _Layout(NamedTuple):
+    """By the numbers of tensors, all directions' one after another and then the sums; in bytes.
+
+    reads: where each parameter begins; writes: its gradient; copies: of gradients that two tensors
+    share, from where, to where and how many.
+    """
+
+    array: Any
+    reads: list[tuple[int, int]]
+    writes: list[tuple[int, int]]
+    copies: list[tuple[int, int, int, int, int]]
+
+    @classmethod
+    def of(cls, stacks: Stacks, directions: int, itemsize: int) -> _Layout:
+        each = len(stacks.shapes)
+        reads, writes, copies = [], [], []
+        for d in range(directions):
+            for places in stacks.places:
+                first, *second = [
+                    (d * each + p.tensor, stacks.offset(p) * itemsize) for p in places
+                ]
+                writes.append(first)
+                reads.append((directions * each + d, first[1]) if second else first)
+                size = stacks.offset(Portion(places[0].tensor, 1)) * itemsize
+                copies += [(*first, *other, size) for other in second]
+        return cls(ctypes.c_void_p * len(reads), reads, writes, _joined(sorted(copies)))
+
+    def pointers(self, where: list[tuple[int, int]], tensors: Sequence[Tensor]) -> Any:
+        bases = [t.data_ptr() for t in tensors]
+        return self.array(*[bases[number] + offset for number, offset in where])
+
+
+def _joined(copies: list[tuple[int, int, int, int, int]]) -> list[tuple[int, int, int, int, int]]:
+    """Pieces that follow one another on both sides as one."""
+    found: list[tuple[int, int, int, int, int]] = []
+    for a, at, b, to, size in copies:
+        if found:
+            a0, at0, b0, to0, size0 = found[-1]
+            if (a0, at0 + size0, b0, to0 + size0) == (a, at, b, to):
+                found[-1] = a0, at0, b0, to0, size0 + size
+                continue
+        found.append((a, at, b, to, size))
+    return found
+
+
+class StackedRun(NamedTuple):
+    """What of a call is no tensor that could be learned.
+
+    axes: of x, "tbd", "btd" or "td", and of a cell's "bd" or "d".
+    """
+
+    stacks: Stacks
+    directions: int
+    axes: str
+    lengths: Tensor | None = None
+
+
+def can(x: Tensor, states: Sequence[Tensor], weights: Sequence[Tensor]) -> bool:
+    """Whether `run` may be taken: nobody else has to see the call."""
+    return (
+        not torch.compiler.is_compiling()
+        and x.is_cpu
+        and (x.dtype is torch.float32 or x.dtype is torch.float64)
+        and forward_ad._current_level < 0
+        and alone([x, *states, *weights])
+        and ENGINE.missing() is None
+    )
+
+
+def run(
+    how: StackedRun, x: Tensor, states: Sequence[Tensor], weights: Sequence[Tensor]
+) -> tuple[Tensor, ...]:
+    """The outputs, in the order of x, and the last states; of a cell the states alone.
+
+    states: before the first step, each (D, B, size), (D, size) where x is "td", and a cell's
+    without D; none for zeros. weights: of every direction, as `Stacks` says. All is checked.
+    """
+    if torch.is_grad_enabled():
+        tensors = x, *states, *weights
+        if True in [t.requires_grad for t in tensors]:
+            results: tuple[Tensor, ...] = _apply(how, *tensors)
+            return results
+    return _with_outputs(how, _forward(how, x, states, weights, False))
+
+
+def generally(
+    how: StackedRun, x: Tensor, states: Sequence[Tensor], weights: Sequence[Tensor], engine: Any
+) -> tuple[Tensor, ...]:
+    """The same under autograd by an engine's `run`, for whoever has to see what is done."""
+    stacks, axes = how.stacks, how.axes
+    if axes in _AXES:
+        x = _AXES[axes](x)
+    if axes != "tbd" and axes != "btd":
+        states = [s.unsqueeze(_ROW) if axes == "td" else s.view(1, -1, s.shape[-1]) for s in states]
+    if not states:
+        states = [x.new_zeros(how.directions, x.shape[1], size) for size in stacks.sizes]
+    each = len(weights) // how.directions
+    directions = [
+        Direction(tuple([s[d] for s in states]), stacks.cut(weights[d * each : (d + 1) * each]))
+        for d in range(how.directions)
+    ]
+    out, lasts = engine(stacks.graph, x, directions, how.lengths)
+    stacked = [torch.stack(list(s)) for s in zip(*lasts, strict=True)]
+    if axes in ("bd", "d"):
+        return tuple([s.view(s.shape[1 if axes == "bd" else 2 :]) for s in stacked])
+    if axes == "td":
+        return out.squeeze(_ROW), *[s.squeeze(_ROW) for s in stacked]
+    return out.transpose(0, 1) if axes == "btd" else out, *stacked
+
+
+_ROW: Final = 1
+_AXES: Final[dict[str, Any]] = {
+    "btd": lambda x: x.transpose(0, 1),
+    "td": lambda x: x.unsqueeze(_ROW),
+    "bd": lambda x: x.unsqueeze(0),
+    "d": lambda x: x.view(1, 1, -1),
+}
+
+
+class _Steps(NamedTuple):
+    """How many there are, of how many rows, and the strides of x."""
+
+    steps: int
+    rows: int
+    step: int
+    row: int
+
+
+def _steps(x: Tensor, axes: str) -> _Steps:
+    shape, stride = x.shape, x.stride()
+    if axes == "tbd":
+        return _Steps(shape[0], shape[1], stride[0], stride[1])
+    if axes == "btd":
+        return _Steps(shape[1], shape[0], stride[1], stride[0])
+    if axes == "td":
+        return _Steps(shape[0], 1, stride[0], shape[1])
+    return _Steps(1, shape[0], 0, stride[0]) if axes == "bd" else _Steps(1, 1, 0, shape[0])
+
+
+def _arranged(t: Tensor, axes: str) -> Tensor:
+    """A new tensor (D, B, n) as the caller has it. No view: that could not be changed in place."""
+    if axes in ("td", "d"):
+        t.squeeze_(_ROW)
+    return t.squeeze_(0) if axes in ("bd", "d") else t
+
+
+def _inner(t: Tensor) -> Tensor:
+    return t if t.stride(-1) == 1 or t.shape[-1] == 1 else t.contiguous()
+
+
+class _Made(NamedTuple):
+    """What the forward pass makes."""
+
+    results: tuple[Tensor, ...]
+    out: Tensor  # (T, B, D * n)
+    kept: Tensor | None
+
+
+def _start(how: StackedRun, x: Tensor, states: Sequence[Tensor], rows: int) -> Tensor:
+    if not states:
+        return x.new_zeros((how.directions, rows, how.stacks.width))
+    return states[0].contiguous() if len(states) == 1 else torch.cat(tuple(states), -1)
+
+
+def _sources(how: StackedRun, weights: Sequence[Tensor]) -> list[Tensor]:
+    """The tensors that parameters are read from: the weights and, for each direction, sums."""
+    found = [w.contiguous() for w in weights]
+    if how.stacks.summed is not None:
+        first, second = how.stacks.summed
+        each = len(weights) // how.directions
+        found += [found[at + first] + found[at + second] for at in range(0, len(weights), each)]
+    return found
+
+
+def _call(
+    how: StackedRun, steps: _Steps, x: Tensor, start: Tensor, pointers: Any, out: Tensor,
+    last: Tensor | None, kept: Tensor | None,
+) -> ForwardCall:  # fmt: skip
+    return ForwardCall(
+        programs.entry_of(how.stacks.graph).native.handle,
+        x.element_size() * 8,
+        how.directions,
+        torch.get_num_threads(),
+        0,
+        steps.steps,
+        steps.rows,
+        None if how.lengths is None else how.lengths.data_ptr(),
+        x.data_ptr(),
+        steps.step,
+        steps.row,
+        start.data_ptr(),
+        out.data_ptr(),
+        *out.stride()[:2],
+        None if last is None else last.data_ptr(),
+        None if kept is None else kept.data_ptr(),
+        ctypes.addressof(pointers),
+    )
+
+
+def _forward(
+    how: StackedRun, x: Tensor, states: Sequence[Tensor], weights: Sequence[Tensor], keep: bool
+) -> _Made:
+    stacks, directions, axes = how.stacks, how.directions, how.axes
+    entry = programs.entry_of(stacks.graph)
+    x = _inner(x)
+    steps = _steps(x, axes)
+    count, rows = steps.steps, steps.rows
+    start, sources = _start(how, x, states, rows), _sources(how, weights)
+    size = count, rows, directions * entry.size
+    # torch's own memory where there is no gradient: only such a tensor may be resized.
+    out = pool.empty(size, x) if keep else x.new_empty(size)
+    kept = pool.empty((directions * count * rows * entry.per_row,), x) if keep else None
+    last = x.new_empty((directions, rows, entry.width))
+    layout = stacks.layout(directions, x.element_size())
+    pointers = layout.pointers(layout.reads, sources)  # lives as long as the call
+    entry.native.forward(_call(how, steps, x, start, pointers, out, last, kept))
+    lasts = [last]
+    if len(stacks.sizes) > 1:
+        own = torch.contiguous_format
+        lasts = [s.clone(memory_format=own) for s in last.split(stacks.sizes, -1)]
+    results = tuple([_arranged(s, axes) for s in lasts])
+    return _Made(results, out, kept)
+
+
+def _with_outputs(how: StackedRun, made: _Made) -> tuple[Tensor, ...]:
+    """The results for the caller, who may do with them what he likes."""
+    out, axes = made.out, how.axes
+    if axes in ("bd", "d"):
+        return made.results
+    if axes == "btd":
+        out.transpose_(0, 1)
+    elif axes == "td":
+        out.squeeze_(_ROW)
+    return out, *made.results
+
+
+class _Stacked(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, how: StackedRun, *tensors: Tensor) -> tuple[Tensor, ...]:
+        x, states, weights = _told_apart(how, tensors)
+        made = _forward(how, x, states, weights, True)
+        out = made.out.detach()
+        ctx.how, ctx.out, ctx.version = how, None, out._version
+        ctx.set_materialize_grads(False)
+        if hooks(True) is None:
+            # Saved without its version, which the backward pass compares: see `_unchanged`.
+            ctx.out, saved = out, None
+        else:  # whoever packs away what is saved wants no further holder of its memory
+            saved = out.clone()
+        ctx.save_for_backward(saved, made.kept, how.lengths, *tensors)
+        ctx.kinds = [(t.shape, t.dtype) for t in tensors]
+        return _with_outputs(how, made)
+
+    @staticmethod
+    def backward(ctx: Any, *grads: Tensor | None) -> tuple[Any, ...]:
+        out, kept, _, *tensors = ctx.saved_tensors  # may be asked for only once
+        given = [g for g in grads if g is not None]
+        if not given:
+            return (None,) * (1 + len(tensors))
+        how: StackedRun = ctx.how
+        if [(t.shape, t.dtype) for t in tensors] != ctx.kinds:
+            raise RuntimeError(
+                "the data of a tensor that is needed for the gradient was exchanged after the "
+                "forward pass for one of another shape or dtype"
+            )
+        if torch.is_grad_enabled() or transformed(given) or not unseen([*tensors, *given]):
+            return None, *_differentiable(how, tensors, grads)
+        x, states, weights = _told_apart(how, tensors)
+        if out is None:
+            out = ctx.out
+            # Computed again where the caller has changed it; a copy for the few who do would cost
+            # everybody its time and memory.
+            if out._version != ctx.version:
+                out = _forward(how, x, states, weights, False).out
+        return None, *_backward(how, x, states, weights, out, kept, grads, ctx.needs_input_grad[1])
+
+
+_apply: Final = cast("Any", _Stacked.apply)
+
+
+def _told_apart(
+    how: StackedRun, tensors: Sequence[Tensor]
+) -> tuple[Tensor, Sequence[Tensor], Sequence[Tensor]]:
+    first = len(tensors) - how.directions * len(how.stacks.shapes)
+    return tensors[0], tensors[1:first], tensors[first:]
+
+
+def _differentiable(
+    how: StackedRun, tensors: Sequence[Tensor], gradients: Sequence[Tensor | None]
+) -> list[Tensor | None]:
+    """The backward pass by the reference engine, for derivatives of higher order."""
+    again = torch.is_grad_enabled()
+    # The forward pass ran in full precision, whatever is on around the backward pass.
+    with torch.enable_grad(), torch.autocast("cpu", enabled=False):
+        # Views cut the gradient at this layer's own inputs: x may itself depend on the parameters.
+        inputs = [t.view_as(t) for t in tensors]
+        results = generally(how, *_told_apart(how, inputs), reference.run)
+        pairs = zip(results, gradients, strict=True)
+        outputs, given = zip(*[(o, g) for o, g in pairs if g is not None], strict=True)
+        needed = [t for t in inputs if t.requires_grad]
+        grads = iter(
+            torch.autograd.grad(outputs, needed, given, create_graph=again, materialize_grads=True)
+        )
+    return [next(grads) if t.requires_grad else None for t in inputs]
+
+
+def _backward(
+    how: StackedRun,
+    x: Tensor,
+    states: Sequence[Tensor],
+    weights: Sequence[Tensor],
+    out: Tensor,
+    kept: Tensor,
+    gradients: Sequence[Tensor | None],
+    grad_x: bool,
+) -> list[Tensor | None]:
+    """Gradients of x, the states and the weights."""
+    stacks, directions, axes = how.stacks, how.directions, how.axes
+    given = x
+    x = _inner(x)
+    steps = _steps(x, axes)
+    rows, cell = steps.rows, axes in ("bd", "d")
+    start, sources = _start(how, x, states, rows), _sources(how, weights)
+    grad_out, grad_lasts = (None, gradients) if cell else (gradients[0], gradients[1:])
+    out_step = out_row = 0
+    if grad_out is not None:
+        grad_out = _inner(grad_out)
+        _, _, out_step, out_row = _steps(grad_out, axes)
+    grad_last = _last_gradient(how, grad_lasts, rows)
+    for_x = x.new_empty((directions, steps.steps, rows, x.shape[-1])) if grad_x else None
+    for_start = x.new_empty((directions, rows, stacks.width))
+    small = pool.SMALLEST // x.element_size()
+    for_weights = [
+        torch.empty_like(w, memory_format=torch.contiguous_format)
+        if w.numel() < small
+        else pool.empty(w.shape, x)
+        for w in weights
+    ]
+    layout = stacks.layout(directions, x.element_size())
+    pointers = layout.pointers(layout.reads, sources)
+    places = layout.pointers(layout.writes, for_weights)
+    call = BackwardCall(
+        _call(how, steps, x, start, pointers, out, None, kept),
+        None if grad_out is None else grad_out.data_ptr(),
+        out_step,
+        out_row,
+        None if grad_last is None else grad_last.data_ptr(),
+        None if for_x is None else for_x.data_ptr(),
+        for_start.data_ptr(),
+        ctypes.addressof(places),
+    )
+    programs.entry_of(stacks.graph).native.backward(call)
+    for number, at, other, to, size in layout.copies:
+        ctypes.memmove(
+            for_weights[other].data_ptr() + to, for_weights[number].data_ptr() + at, size
+        )
+    if for_x is not None:
+        for_x = for_x.squeeze_(0) if directions == 1 else for_x.sum(0)
+        for_x = for_x.transpose_(0, 1) if axes == "btd" else for_x.view(given.shape)
+    for_states: Sequence[Tensor] = [for_start] if len(states) == 1 else []
+    if len(states) > 1:
+        for_states = for_start.split(stacks.sizes, -1)
+    shaped = [g.view(s.shape) for g, s in zip(for_states, states, strict=True)]
+    return [for_x, *shaped, *for_weights]
+
+
+def _last_gradient(how: StackedRun, given: Sequence[Tensor | None], rows: int) -> Tensor | None:
+    """Of the last states, (D, B, all sizes)."""
+    known = [g for g in given if g is not None]
+    if not known:
+        return None
+    if len(given) == 1:
+        return known[0].contiguous()
+    shapes = [(how.directions, rows, size) for size in how.stacks.sizes]
+    return torch.cat(
+        [
+            known[0].new_zeros(shape) if g is None else g.reshape(shape)
+            for g, shape in zip(given, shapes, strict=True)
+        ],
+        -1,
+    )
