@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -63,7 +64,7 @@ def test_runs_and_report(tmp_path: Path) -> None:
     assert page.is_file()
     assert len(finished_runs(tmp_path / "runs")) == 4
     at_a_time = min(4, cores())
-    assert f"4 runs left, {at_a_time} at a time, about 0:0" in told[-2]
+    assert re.search(rf"4 runs left, {at_a_time} at a time, about \d+:\d\d in all", told[-2])
     assert told[-1] == "2 of 2 tasks"
     again: list[str] = []
     reproduce.reproduce([ADDING, TEXT], tmp_path / "runs", tmp_path / "out", again.append)
@@ -76,7 +77,11 @@ def test_a_plan_goes_on_where_it_was_stopped(tmp_path: Path) -> None:
     first, _ = plan.runs()[0]
     train(first, tmp_path / run_name(first))
     assert "mgu, 8 neurons, seed 0: finished" in reproduce.describe(plan, tmp_path)
-    assert "gru, 8 neurons, seed 0: about 0:0" in reproduce.describe(plan, tmp_path)
+    assert re.search(r"gru, 8 neurons, seed 0: about \d+:\d\d", reproduce.describe(plan, tmp_path))
+    for busy, said in ((0.5, True), (0.1, False), (None, False)):
+        plan.experiments = [(r, [replace(c, busy=busy) for c in cs]) for r, cs in plan.experiments]
+        told = reproduce.describe(plan, tmp_path).splitlines()[-1]
+        assert ("the machine is busy, others take 50% of its cores" in told) == said
     reproduce.execute(plan, tmp_path, print)
     (kept,) = tmp_path.glob("sweep-*.json")
     reproduce.execute(reproduce.prepare([ADDING], tmp_path, print), tmp_path, print)

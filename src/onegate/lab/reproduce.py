@@ -10,7 +10,7 @@ from onegate.lab import compare, report, sweep
 from onegate.lab.compare import Contender, Request
 from onegate.lab.data import DataError
 from onegate.lab.recipes import Recipe
-from onegate.lab.runs import RunError, RunFolder, run_name
+from onegate.lab.runs import BUSY, RunError, RunFolder, run_name
 from onegate.lab.sweep.plan import cores
 from onegate.lab.tasks import TASKS
 from onegate.lab.train.progress import alive, duration
@@ -173,7 +173,10 @@ def describe(plan: Reproduction, runs: Path) -> str:
         return "\n".join([*lines, "nothing is left to run"])
     at_a_time = max(1, min(len(left), cores() // plan.threads))
     whole = duration(sum(left) / at_a_time)
-    lines.append(f"{len(left)} runs left, {at_a_time} at a time, about {whole} in all")
+    others = [c.busy or 0.0 for _, contenders in plan.experiments for c in contenders]
+    busy = max(others, default=0.0)
+    so = f"; the machine is busy, others take {busy:.0%} of its cores" if busy > BUSY else ""
+    lines.append(f"{len(left)} runs left, {at_a_time} at a time, about {whole} in all{so}")
     return "\n".join(lines)
 
 

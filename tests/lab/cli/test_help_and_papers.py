@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from onegate.lab import cli
-from onegate.lab.cli import COMMANDS, EXAMPLES, main
+from onegate.lab.cli import COMMANDS, EXAMPLES, cite, main
 from onegate.units import UNITS
 from tests.lab import small_data
 from tests.lab.sweep.made import run_quickly
@@ -71,6 +71,17 @@ def test_bash_completes(capsys: pytest.CaptureFixture[str]) -> None:
         "units", "parameters", "time",
     }  # fmt: skip
     assert completed(script, ["onegate", "data", "ver"]) == {"verify"}
+    assert completed(script, ["onegate", "data", "fetch", "mn"]) == {"mnist"}
+    assert completed(script, ["onegate", "recipes", "show", "adding/"]) == {
+        "adding/paper", "adding/tuned",
+    }  # fmt: skip
+    assert completed(script, ["onegate", "train", "adding", "--recipe", "fl"]) == {"flow"}
+    # The second and further words of an option, and what follows them.
+    assert completed(script, ["onegate", "compare", "adding", "--units", "mgu", "jan"]) == {"janet"}
+    assert completed(script, ["onegate", "bench", "--sweep", "steps", "b"]) == {"batch"}
+    units = ["onegate", "compare", "adding", "--units", "mgu", "gru"]
+    assert completed(script, [*units, "--mat"]) == {"--match"}
+    assert completed(script, [*units, "--match", "pa"]) == {"parameters"}
 
 
 @pytest.mark.parametrize("shell", ["zsh", "fish"])
@@ -83,14 +94,43 @@ def test_other_shells_have_every_command(shell: str, capsys: pytest.CaptureFixtu
 def test_papers_of_units_once_each(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["cite", "mgu", "mgu_gate_after", "gru_cho"]) == 0
     printed = capsys.readouterr().out
-    assert re.findall("@misc{(.*),", printed) == ["onegate", "zhou2016minimal", "cho2014learning"]
-    assert "author = {Zhou and Wu and Zhang and Zhou}," in printed
-    assert "author = {Cho and others}," in printed
+    keys = re.findall(r"@\w+{(.*),", printed)
+    assert keys == ["onegate", "zhou2016minimal", "cho2014learning"]
+    assert "author = {Zhou, Guo-Bing and Wu, Jianxin and Zhang, Chen-Lin and " in printed
     assert main(["cite", *UNITS]) == 0
     entries = capsys.readouterr().out
-    keys = re.findall("@misc{(.*),", entries)
+    keys = re.findall(r"@\w+{(.*),", entries)
     assert len(set(keys)) == len(keys)
     assert entries.count("{") == entries.count("}")
+    assert {*keys} == {"onegate", *cite.papers()}, "each paper of a unit, and no other"
+
+
+@pytest.mark.parametrize("name", UNITS)
+def test_entries_of_papers_say_what_the_units_say(name: str) -> None:
+    citation = UNITS[name].citation
+    made = cite.entry(citation, name)
+    found = re.match(r"(.*?) (\d{4}), ([^;]*)", citation)
+    assert found is not None
+    field = dict(re.findall(r"  (\w+) = {(.*)},", made))
+    assert field["title"].strip("{}").startswith(found[3].strip())
+    assert int(found[2]) <= int(field["year"]) <= int(found[2]) + 2
+    ascii_ = re.sub(r'{\\"o}', "oe", field["author"])
+    ascii_ = re.sub(r"{\\\W\\?(\w)}", r"\1", ascii_)
+    surnames = [author.partition(",")[0] for author in ascii_.split(" and ")]
+    named = found[1].removesuffix(" et al.").split(", ")
+    assert surnames[: len(named)] == named
+    assert (len(surnames) > len(named)) == found[1].endswith(" et al.")
+
+
+def test_a_paper_that_is_not_known_is_cited_by_what_the_unit_says() -> None:
+    assert cite.entry("Doe et al. 2030, Cells to Come; a draft", "mine").splitlines() == [
+        "@misc{doe2030cells,",
+        "  author = {Doe and others},",
+        "  title = {{Cells to Come}},",
+        "  year = {2030},",
+        "}",
+    ]
+    assert cite.entry("no paper", "mine") == "% mine names no paper"
 
 
 @pytest.fixture

@@ -117,6 +117,7 @@ def test_missing_and_offline(mirror: Mirror, data_folder: Path, cache: Path) -> 
     assert f"b.txt ({source.layouts[0][0].checksum}) from {mirror.url('absent')}" in message
     assert f"put into: {data_folder / 'numbers'}" in message
     assert "ONEGATE_DATA" in message
+    assert message.endswith("`--data stand-in` takes what is made here in their form.")
 
 
 def test_missing_without_a_try_to_download(cache: Path) -> None:

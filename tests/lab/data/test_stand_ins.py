@@ -46,6 +46,22 @@ def test_every_digit_can_be_told_by_its_mean_image_better_than_by_chance() -> No
     assert 0.4 < hits.mean() < 0.95  # neither noise nor trivial
 
 
+def test_pages_say_how_good_guessing_is() -> None:
+    text, texts = stand_ins.manual(), stand_ins.documentation()
+    guessed = data.unigram_perplexity(text.train, text.test)
+    assert f"{round(guessed, -2):.0f}." in stand_ins.notice("ptb", stand_in("ptb"))
+    assert np.bincount(texts.test.ratings)[[1, 10]].tolist() == [250, 250]
+    assert "50% of" in stand_ins.notice("imdb", stand_in("imdb"))
+    assert "10% of" in stand_ins.notice("mnist_rows", stand_in("mnist_rows"))
+    assert stand_ins.notice("ptb", recipes.recipe("ptb", "paper", "mgu").data) == ""
+
+
+def stand_in(task: str) -> object:
+    """The data of a recipe on the stand-in."""
+    usual = recipes.recipe(task, None, "mgu")
+    return recipes.override(usual, tasks.get(task).stand_in).data
+
+
 def test_the_manual_is_one_text_in_three_disjoint_parts() -> None:
     made = stand_ins.manual()
     assert len(made.train) == 40_000

@@ -6,6 +6,7 @@ import argparse
 import importlib
 import os
 import sys
+import textwrap
 from collections.abc import Sequence
 
 from onegate.lab import StoppedError
@@ -23,7 +24,7 @@ COMMANDS = {
     "reproduce": "run the paper's experiments and report on them",
     "report": "finished runs beside the paper's numbers, as one HTML page",
     "inspect": "gates, memory and gradients of a trained run, as one HTML page",
-    "export": "a trained run as C code that needs no library",
+    "export": "a trained run as C code, for ONNX Runtime, or as a page with the net in it",
     "gradients": "gradients through time of several units on a task's data, as a figure",
     "bench": "speed beside torch.nn and other libraries",
     "results": "keep finished runs in a few files; write the docs' tables from them",
@@ -73,7 +74,11 @@ EXAMPLES = {
         "onegate gradients mnist_pixels --units simple lstm gru mgu",
         "onegate gradients adding --runs runs/mgu runs/gru -o figures",
     ),
-    "bench": ("onegate bench", "onegate bench --units mgu lstm --seconds 5"),
+    "bench": (
+        "onegate bench",
+        "onegate bench --units mgu lstm --seconds 5",
+        "onegate bench deploy --json deploy.json",
+    ),
     "results": (
         "onegate results keep runs",
         "onegate results tables",
@@ -150,7 +155,12 @@ def _epilog(examples: Sequence[str]) -> str:
 
 
 class _Formatter(argparse.HelpFormatter):
-    """Keeps the lines of examples; other texts are folded."""
+    """Keeps the lines of examples; lines of other texts are folded, items of lists indented."""
 
     def _fill_text(self, text: str, width: int, indent: str) -> str:
-        return text if text.startswith("examples:") else super()._fill_text(text, width, indent)
+        if text.startswith("examples:"):
+            return text
+        return "\n".join(
+            textwrap.fill(line, width, subsequent_indent=indent + " " * 4 * line.startswith(" "))
+            for line in text.splitlines()
+        )

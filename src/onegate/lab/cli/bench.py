@@ -40,8 +40,8 @@ def register(parser: argparse.ArgumentParser) -> None:
     """Adds the command's options."""
     parser.description = (
         "Times training steps and inference of contestants that take turns in one process; how it "
-        "is kept fair is said in onegate.lab.bench. Beside layers it measures: "
-        + "; ".join(f"{name}, {_about(cost)}" for name, cost in COSTS.items())
+        "is kept fair is said in onegate.lab.bench. Beside layers it measures:\n"
+        + "\n".join(f"  {name}: {_about(cost)}" for name, cost in COSTS.items())
     )
     parser.add_argument(
         "what", nargs="?", choices=("layers", *COSTS), default="layers", metavar="what",

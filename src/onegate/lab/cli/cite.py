@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import argparse
 import re
+from functools import cache
+from pathlib import Path
 
 from onegate import __version__
 from onegate.lab.cli.options import add_plugins, unit
@@ -42,11 +44,13 @@ def library() -> str:
 def entry(citation: str, name: str) -> str:
     """The entry of a unit's `citation`: authors, year, title; what follows a semicolon is a remark.
 
-    >>> print(entry("Elman 1990, Finding Structure in Time", "simple"))
-    @misc{elman1990finding,
-      author = {Elman},
-      title = {{Finding Structure in Time}},
-      year = {1990},
+    That of papers.bib where it is there; of others what the citation says.
+
+    >>> print(entry("Doe 2030, Cells to Come", "mine"))
+    @misc{doe2030cells,
+      author = {Doe},
+      title = {{Cells to Come}},
+      year = {2030},
     }
     """
     found = _CITATION.match(citation)
@@ -57,7 +61,14 @@ def entry(citation: str, name: str) -> str:
     words = re.findall("[a-z]+", f"{authors[0].split()[-1]} {title}".lower())
     key = f"{words[0]}{found['year']}{words[1] if len(words[1]) > 3 else words[2]}"
     fields = {"author": " and ".join(authors), "title": f"{{{title}}}", "year": found["year"]}
-    return _written("misc", key, fields)
+    return papers().get(key) or _written("misc", key, fields)
+
+
+@cache
+def papers() -> dict[str, str]:
+    """The entries of the papers that the library's units come from, by their keys."""
+    entries = Path(__file__).with_name("papers.bib").read_text("utf-8").strip().split("\n\n")
+    return {each[each.index("{") + 1 : each.index(",")]: each for each in entries}
 
 
 def _written(kind: str, key: str, fields: dict[str, str]) -> str:

@@ -105,7 +105,8 @@ def _notes(made: Comparison) -> str:
         else "one seed: neither deviation nor test; see --seeds"
     ]  # fmt: skip
     if made.threads:
-        said.append(f"s/epoch: measured in turns with {made.threads} threads, as the runs have")
+        count = f"{made.threads} {'thread' if made.threads == 1 else 'threads'}"
+        said.append(f"s/epoch: measured in turns with {count}, as the runs have")
     if made.busy is not None and made.busy > BUSY:
         said.append(f"the machine was busy: other processes took {made.busy:.0%} of its cores")
     return "\n".join(said)

@@ -15,11 +15,15 @@ from onegate.lab.cli import COMMANDS, options
 
 @dataclass(frozen=True)
 class Words:
-    """What can follow a command: options, words that stand alone, and those after an option."""
+    """What can follow a command: options, words that stand alone, and those after an option.
+
+    several: options that take more than one word.
+    """
 
     options: tuple[str, ...]
     alone: tuple[str, ...]
     after: dict[str, tuple[str, ...]]
+    several: tuple[str, ...]
 
 
 def register(parser: argparse.ArgumentParser) -> None:
@@ -49,22 +53,27 @@ def _words(parser: argparse.ArgumentParser) -> Words:
     named: list[str] = []
     alone: list[str] = []
     after: dict[str, tuple[str, ...]] = {}
+    several: list[str] = []
     for action in parser._actions:  # argparse has no other way to look
         if isinstance(action, argparse._SubParsersAction):
             alone += action.choices
             for each in action.choices.values():
                 inner = _words(each)
                 named += [word for word in inner.options if word not in named]
+                alone += inner.alone
         elif action.option_strings:
             named += action.option_strings
+            several += action.option_strings if action.nargs == "+" else []
             after |= dict.fromkeys(action.option_strings, tuple(_values(action)))
         else:
             alone += _values(action)
-    return Words(tuple(dict.fromkeys(named)), tuple(alone), {k: v for k, v in after.items() if v})
+    kept = {option: values for option, values in after.items() if values}
+    return Words(tuple(dict.fromkeys(named)), tuple(dict.fromkeys(alone)), kept, tuple(several))
 
 
 def _values(action: argparse.Action) -> Iterator[str]:
     """What an argument can be, where that can be listed."""
+    from onegate.lab.data.sources import SOURCES
     from onegate.lab.tasks import TASKS
     from onegate.units import UNITS
 
@@ -74,6 +83,12 @@ def _values(action: argparse.Action) -> Iterator[str]:
         yield from UNITS
     elif action.type is options.task:
         yield from TASKS
+    elif action.dest == "recipe" and action.option_strings:
+        yield from dict.fromkeys(name for task in TASKS.values() for name in task.recipes)
+    elif action.dest == "recipe":
+        yield from (f"{task.name}/{name}" for task in TASKS.values() for name in task.recipes)
+    elif action.metavar == "name":
+        yield from SOURCES
 
 
 def _bash(found: dict[str, Words]) -> str:
@@ -84,10 +99,25 @@ def _bash(found: dict[str, Words]) -> str:
             cases.append(f'    "{name} {option}") words="{" ".join(values)}" ;;')
     for name, words in found.items():
         cases.append(f'    "{name} "*) words="{" ".join((*words.alone, *words.options))}" ;;')
+    several = [
+        f'"{name} {option}"'
+        for name, words in found.items()
+        for option in words.several
+        if option in words.after
+    ]
     return "\n".join(
         [
             "_onegate() {",
-            "  local current=${COMP_WORDS[COMP_CWORD]} before=${COMP_WORDS[COMP_CWORD-1]} words=",
+            "  local current=${COMP_WORDS[COMP_CWORD]} before=${COMP_WORDS[COMP_CWORD-1]}",
+            "  local words= at",
+            "  # An option that takes several words holds for all of them.",
+            "  for ((at = COMP_CWORD - 1; at > 1; at--)); do",
+            '    case "${COMP_WORDS[1]} ${COMP_WORDS[at]}" in',
+            f"      {' | '.join(several)}) before=${{COMP_WORDS[at]}} ; break ;;",
+            '      *" -"*) break ;;',
+            "    esac",
+            "  done",
+            "  if [[ $current == -* ]]; then before=; fi",
             '  case "${COMP_WORDS[1]} $before" in',
             *cases,
             "  esac",

@@ -24,6 +24,7 @@ def register(parser: argparse.ArgumentParser) -> None:
     )  # fmt: skip
     parser.add_argument("--recipe", help="how units start (default: tuned)")
     options.add_settings(parser)
+    options.add_data(parser)
     parser.add_argument(
         "-o", dest="out", type=Path, default=Path("gradients"),
         help="folder to write (default: gradients)",
@@ -37,9 +38,10 @@ def run(args: argparse.Namespace) -> int:
     from onegate.lab.inside import writing
 
     session.use_threads(args.threads)
+    settings = (*options.data_settings(args.task, args.data), *args.settings)
     with options.plain_warnings(), alive("gradients") as notify:
         path = writing.write_gradients(
-            args.task, args.units, args.runs, args.out, args.recipe, args.settings, notify
+            args.task, args.units, args.runs, args.out, args.recipe, settings, notify
         )
     print(path)
     return 0

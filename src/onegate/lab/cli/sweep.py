@@ -36,6 +36,7 @@ def register(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--seeds", nargs="+", type=int, help="default: 0")
     parser.add_argument("--recipe", help="default: tuned")
     options.add_settings(parser)
+    options.add_data(parser)
     parser.add_argument(
         "--grid",
         action="append", default=[], metavar="FIELD=VALUE,VALUE",
@@ -98,16 +99,25 @@ def _shared(runs: str) -> str:
 
 
 def _grid(args: argparse.Namespace) -> Grid:
-    options = {
-        name: tuple(given) if isinstance(given, list) else given
+    given = {
+        name: tuple(value) if isinstance(value, list) else value
         for name in ("units", "hidden", "seeds", "recipe")
-        if (given := getattr(args, name)) is not None
+        if (value := getattr(args, name)) is not None
     }
     if not any(task.endswith(".toml") for task in args.tasks):
-        return of_options(args.tasks, args.grid, settings=tuple(args.settings), **options)
-    if len(args.tasks) > 1 or options or args.settings or args.grid:
+        settings = (*_data_settings(args.tasks, args.data), *args.settings)
+        return of_options(args.tasks, args.grid, settings=settings, **given)
+    if len(args.tasks) > 1 or given or args.settings or args.grid or args.data != "real":
         raise RecipeError("a .toml file holds the whole grid: put the other options into it")
     return read_toml(Path(args.tasks[0]))
+
+
+def _data_settings(asked: Sequence[str], source: str) -> tuple[str, ...]:
+    """What --data means for all of these tasks."""
+    found = {options.data_settings(task, source) for task in asked}
+    if len(found) > 1:
+        raise RecipeError(f"the stand-ins of {', '.join(asked)} differ in size: one task at a time")
+    return found.pop()
 
 
 def _announce(plan: Plan, side_by_side: int) -> Sequence[float]:

@@ -259,6 +259,7 @@ def _missing(source: Source, problems: list[str]) -> str:
             "get by hand:",
             *[f"  {file.name} ({file.checksum}) from {' or '.join(file.urls)}" for file in wanted],
             f"put into: {download_folder(source)}",
-            "or set ONEGATE_DATA to a folder that holds the files.",
+            "or set ONEGATE_DATA to a folder that holds the files,",
+            "or do without them: `--data stand-in` takes what is made here in their form.",
         ]
     )

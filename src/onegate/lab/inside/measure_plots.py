@@ -297,9 +297,9 @@ def _singular(axes: Axes, before: PassMeasures, after: PassMeasures, color: Colo
 def _eigenvalues(axes: Axes, before: PassMeasures, after: PassMeasures, color: Color) -> None:
     angles = np.linspace(0, 2 * np.pi, 200)
     axes.plot(np.cos(angles), np.sin(angles), color=canvas.MUTED.light, lw=0.8)
-    hollow: dict[str, Any] = {"marker": "o", "mfc": "none", "ms": 4, "alpha": 0.5, "mew": 0.8}
+    hollow: dict[str, Any] = {"marker": "o", "mfc": "none", "ms": 5, "alpha": 0.7, "mew": 0.8}
     full: dict[str, Any] = {"marker": ".", "ms": 4.5, "alpha": 0.9, "mew": 0}
-    for one, look in ((before, hollow), (after, full)):
+    for one, look in ((after, full), (before, hollow)):  # the hollow ones hide nothing
         values = one.eigenvalues
         axes.plot(values.real, values.imag, ls="none", color=color.light, **look)
     axes.set_xlabel("real part")

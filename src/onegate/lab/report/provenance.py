@@ -40,7 +40,7 @@ class Machines:
         """One column a machine."""
         letters = [_letters(position) for position in range(len(self._facts))]
         return Table(
-            "Machines and versions",
+            "Machines of the runs here",
             [Column(name, numeric=False) for name in ("", *letters)],
             [[name, *(_fact(name, facts.get(name)) for facts in self._facts)] for name in _FACTS],
         )

@@ -118,13 +118,19 @@ def _glance(task: Task, unit: str, names: tuple[str, ...], groups: Sequence[Grou
         stated(task.find(unit, size, quantity)),
         _marked(group, measured(group, quantity, metric)) if group else "not run",
         difference(group, quantity, metric),
-        _tuned(tuned, metric) if first else NONE,
+        _tuned(tuned, metric, size) if first else NONE,
         metric.label,
     ]
 
 
-def _tuned(group: Group | None, metric: Metric) -> str:
-    return _marked(group, measured(group, group.quantity, metric)) if group else "not run"
+def _tuned(group: Group | None, metric: Metric, size: int) -> str:
+    """The result; with its size, where that is not the one of the row."""
+    if group is None:
+        return "not run"
+    text = _marked(group, measured(group, group.quantity, metric))
+    if group.hidden_size == size:
+        return text
+    return joined(text, tag("span", f"{group.hidden_size} neurons", class_="changes"))
 
 
 def _here(task: Task, unit: str, names: tuple[str, ...], groups: Sequence[Group]) -> str:
