@@ -60,8 +60,9 @@ class Alarms:
         try:
             self.handle(self.count)
         except StopError:
-            # Python drops what is raised in a finaliser: then there is another one a second later.
-            signal.setitimer(signal.ITIMER_REAL, 1.0)
+            # Python drops what is raised in a finaliser: then there is another one, but not before
+            # a busy machine has come to where the first is awaited.
+            signal.setitimer(signal.ITIMER_REAL, 20.0)
             raise
 
     def __exit__(self, *_: object) -> None:
