@@ -37,6 +37,19 @@ SHOWN = {
     "probe": ".. automodule:: onegate.probe\n   :members:\n   :imported-members:",
     "chrono": ".. autofunction:: onegate.chrono\n\n.. automodule:: onegate.nn.init",
 }
+# What is public beside `onegate.__all__`, by its module.
+FURTHER = {
+    "Engines, files and the laboratory from Python": [
+        *("function:onegate.engines.register", "function:onegate.engines.names"),
+        *("function:onegate.tensor_files.read", "function:onegate.tensor_files.write"),
+        *("function:onegate.lab.recipes.recipe", "function:onegate.lab.recipes.override"),
+        *("function:onegate.lab.train.session.train", "function:onegate.lab.archive.finished_runs"),
+        *("class:onegate.lab.compare.Request", "function:onegate.lab.compare.compare"),
+        *("function:onegate.lab.report.write", "function:onegate.lab.inside.writing.write"),
+        *("class:onegate.lab.tasks.Task", "function:onegate.lab.tasks.register"),
+        *("function:onegate.lab.plugins.load", "module:onegate.lab.data.stand_ins"),
+    ],
+}
 
 
 def api_page() -> str:
@@ -46,9 +59,15 @@ def api_page() -> str:
     placed = {name for names in API.values() for name in names}
     if missing := {*onegate.__all__} - placed - {*named} - cells - {*ops.__all__}:
         raise ValueError(f"docs/api_page.py has no place for {sorted(missing)} on the API page")
-    parts = ["# API", "Everything below is `onegate.` and its name."]
+    parts = ["# API", "Names without a module are `onegate.` and the name."]
     for title, names in API.items():
         parts += [f"## {title}", _rst("\n\n".join(_directive(name) for name in names))]
+    for title, names in FURTHER.items():
+        parts += [
+            f"## {title}",
+            "These are named with their modules; `onegate[lab]` brings those of `onegate.lab`.",
+        ]
+        parts += [_rst("\n\n".join(_further(*name.split(":")) for name in names))]
     parts += ["## Operations of the language", "Element by element.", _operations()]
     parts += ["## Layers and cells of the registered units"]
     parts += ["Each is `Recurrent` or `Cell` of its unit; `onegate units` lists them, too."]
@@ -61,6 +80,11 @@ def api_page() -> str:
 def _directive(name: str) -> str:
     kind = "class" if isinstance(getattr(onegate, name), type) else "function"
     return SHOWN.get(name, f".. auto{kind}:: onegate.{name}")
+
+
+def _further(kind: str, name: str) -> str:
+    more = "\n   :members: digits, manual, documentation" if kind == "module" else ""
+    return f".. auto{kind}:: {name}{more}"
 
 
 def _rst(text: str) -> str:

@@ -25,6 +25,8 @@ html_css_files = ["onegate.css"]
 html_math_renderer = "mathml"
 exclude_patterns = ["_build"]
 autodoc_typehints = "signature"
+autodoc_preserve_defaults = True
+smartquotes = False  # options begin with two dashes
 
 # Notebooks are committed without outputs, and run when the pages are made.
 nb_execution_mode = "force"

@@ -84,6 +84,8 @@ def assert_as_in_python(page: Page, opened: OpenRun, pixels: list[int]) -> None:
 @needs_browser
 @pytest.mark.browser
 def test_a_drawn_digit_is_read(page: Page, run: Path) -> None:
+    begun = page.evaluate("document.getElementById('seen').pixels")
+    assert_as_in_python(page, open_run(run), begun)  # a test image, before anything is drawn
     drag(page, [(0.3, 0.2), (0.7, 0.2), (0.5, 0.5), (0.4, 0.85)])
     pixels = page.evaluate("document.getElementById('seen').pixels")
     assert len(pixels) == 28 * 28

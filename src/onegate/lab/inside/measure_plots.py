@@ -297,11 +297,12 @@ def _singular(axes: Axes, before: PassMeasures, after: PassMeasures, color: Colo
 def _eigenvalues(axes: Axes, before: PassMeasures, after: PassMeasures, color: Color) -> None:
     angles = np.linspace(0, 2 * np.pi, 200)
     axes.plot(np.cos(angles), np.sin(angles), color=canvas.MUTED.light, lw=0.8)
-    hollow: dict[str, Any] = {"marker": "o", "mfc": "none", "ms": 5, "alpha": 0.7, "mew": 0.8}
+    # Hollow and dark, above the others: those before training lie close together and hide nothing.
+    hollow: dict[str, Any] = {"marker": "o", "mfc": "none", "ms": 4, "alpha": 0.6, "mew": 0.6}
     full: dict[str, Any] = {"marker": ".", "ms": 4.5, "alpha": 0.9, "mew": 0}
-    for one, look in ((after, full), (before, hollow)):  # the hollow ones hide nothing
+    for one, ink, look in ((after, color, full), (before, canvas.INK, hollow)):
         values = one.eigenvalues
-        axes.plot(values.real, values.imag, ls="none", color=color.light, **look)
+        axes.plot(values.real, values.imag, ls="none", color=ink.light, **look)
     axes.set_xlabel("real part")
     axes.set_ylabel("imaginary part")
     axes.set_aspect("equal", adjustable="datalim")

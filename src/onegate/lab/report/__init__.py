@@ -41,8 +41,10 @@ def write(
 ) -> Path:
     """Reports on every finished run in `runs`, a folder or a .jsonl file; returns the page's path.
 
-    results: a folder of kept runs on the real data to show beside them, see `beside`. need_runs:
-    whether it is an error if there are no others. notify: is called with what is being done.
+    results: a folder of kept runs on the real data to show beside them, see `beside`.
+    need_runs: whether it is an error if there are no others.
+    notify: is called with what is being done.
+
     `out` gets index.html and figures/, each figure as SVG, PDF, PNG and CSV; with `latex_tables`
     also tables/, each table of results as LaTeX. Each file is whole or not there, and the page
     comes last. Nothing is trained; other files in `out` stay as they are.

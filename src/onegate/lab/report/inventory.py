@@ -99,7 +99,7 @@ def take(root: Path) -> Inventory:
         tuple(unknown),
         tuple(damaged),
         copies,
-        tuple(comparisons),
+        tuple(dict.fromkeys(comparisons)),  # a copy says nothing new
         _noted_not_run(root),
     )
 

@@ -182,5 +182,8 @@
       if (Number(time.value) >= SIDE) stop();
     }, 120);
   });
+  // Something to look at before anything is drawn.
   clear();
+  const first = data.examples.find(({ label }) => label === 3) || data.examples[0];
+  if (first) show(first.pixels);
 })();

@@ -22,6 +22,7 @@ from onegate.export.deployable import Deployable, ExportError, deployable
 from onegate.export.schedule import state_names
 from onegate.lab.inside.opened import OpenRun
 from onegate.lab.pages.markup import Markup, data, document, joined, tag
+from onegate.lab.report.groups import display
 from onegate.lab.tasks import TASKS
 from onegate.lab.tasks.mnist import MnistData, Rows, pixel_scaling
 
@@ -129,7 +130,7 @@ def _examples(opened: OpenRun, scale: float, shift: float) -> list[dict[str, Any
 def _page(opened: OpenRun, content: dict[str, Any]) -> str:
     unit, size = opened.recipe.unit, opened.recipe.model.hidden_size
     learned = TASKS[opened.recipe.task].stands_in(opened.recipe.data)
-    title = f"{unit} reads a digit"
+    title = f"{display(unit)} reads a digit"
     canvas = tag("canvas", id="drawing", width=280, height=280, tabindex="0",
                  aria_label="Draw a digit here")  # fmt: skip
     seen = tag("canvas", id="seen", width=_SIDE, height=_SIDE, aria_label="What the net sees")
@@ -157,7 +158,7 @@ def _page(opened: OpenRun, content: dict[str, Any]) -> str:
             tag(
                 "div",
                 tag("figure", canvas, tag("figcaption", "Draw here.")),
-                tag("figure", seen, tag("figcaption", "Scaled to 28 x 28, as in the data.")),
+                tag("figure", seen, tag("figcaption", "What the net reads: 28 x 28.")),
                 tag(
                     "div",
                     tag("output", id="answer", aria_live="polite"),
@@ -178,7 +179,8 @@ def _page(opened: OpenRun, content: dict[str, Any]) -> str:
 
 _ABOUT: Final = (
     "The net has {size} neurons and sees one row of the image at a time, from the top. Each line "
-    "of the maps is one row read, each column a neuron; dark is 0: a closed gate."
+    "of the maps is one row read, each column a neuron. Dark is 0, a closed gate; blue is above 0, "
+    "orange below."
 )
 
 
