@@ -22,7 +22,10 @@ def positive(name: str, value: Any) -> int:
             return size
     except TypeError:
         pass
-    raise ValueError(f"{name} is {value!r}, expected a whole number of 1 or more")
+    # Errors begin in the words of torch.nn's layers, where it has such a one.
+    raise ValueError(
+        f"{name} must be greater than zero: it is {value!r}, expected a whole number of 1 or more"
+    )
 
 
 def probability(name: str, value: Any) -> float:
@@ -37,7 +40,12 @@ def probability(name: str, value: Any) -> float:
 
 def not_negative(name: str, value: Any) -> int:
     """`value` as an int, if it is a whole number of 0 or more."""
-    return 0 if value is not False and value == 0 else positive(name, value)
+    if value is not False and value == 0:
+        return 0
+    try:
+        return positive(name, value)
+    except ValueError:
+        raise ValueError(f"{name} is {value!r}, expected a whole number of 0 or more") from None
 
 
 def has_bias(value: Any) -> bool:
@@ -100,8 +108,8 @@ def check_input(x: Any, width: int, axes: str) -> None:
         )
     if shape[-1] != width:
         raise InputError(
-            f"input is {_shape(x)}, its last axis {shape[-1]} wide, expected input_size {width}; "
-            f"pass {width} features, or set input_size={shape[-1]}"
+            f"input has inconsistent input_size: got {shape[-1]} expected {width} as the last axis "
+            f"of {_shape(x)}; pass {width} features, or set input_size={shape[-1]}"
         )
     if "T" in axes and shape[axes.index("T")] == 0:
         raise InputError(

@@ -17,6 +17,7 @@ from typing import Any, Final, NamedTuple, TypeVar
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
+from torch.compiler import is_compiling
 from torch.nn.utils import parametrize
 from torch.nn.utils.rnn import PackedSequence, pack_padded_sequence, pad_packed_sequence
 
@@ -60,12 +61,8 @@ class _Shared(nn.Module):
         """TorchScript sees torch's own layer."""
         return restore(copy.copy(self))
 
-    def _left(self, reason: str) -> None:
-        if not torch.compiler.is_compiling():
-            self.__dict__[_TAKEN] = ("torch", reason)
-
     def _ran(self, dtype: torch.dtype) -> None:
-        if not torch.compiler.is_compiling():
+        if not is_compiling():
             self.__dict__[_TAKEN] = _TRANSFORMED if is_transformed() else _fused_in(dtype)
 
     def _weights(self, names: Sequence[str]) -> list[Any]:
@@ -84,32 +81,17 @@ def _fused_in(dtype: torch.dtype) -> tuple[str, str]:
     return FUSED.name, f"{str(dtype).removeprefix('torch.')} on the CPU"
 
 
-def _row_steps(x: Any, width: int) -> int:
-    """T times B of an input, from one question to it: the call may be left to torch."""
-    count: int = x.numel() if type(x) in _PLAIN else x.data.numel()
-    return count // (width or 1)
-
-
-def _steps(x: Any, batch_first: bool) -> int:
-    if type(x) is PackedSequence:
-        return len(x.batch_sizes)
-    return x.shape[1 if batch_first and x.dim() == 3 else 0] if x.dim() > 1 else 0
-
-
 class _Layer(_Shared, nn.RNNBase):
     def forward(self, input: Any, hx: Any = None) -> Any:
         """As torch's layer."""
-        reason = None
-        if type(input) in _LAYERS_TAKE:
-            row_steps = _row_steps(input, self.input_size)
-            steps = _steps(input, self.batch_first)
-            reason = torch_is_faster(self._kind, row_steps, self.hidden_size, steps)
+        reason = torch_is_faster(self, input) if type(input) in _LAYERS_TAKE else None
         if reason is None:
             try:
                 return self._fused(input, hx)
             except _Left as left:
                 reason = str(left)
-        self._left(reason)
+        if not is_compiling():
+            self.__dict__[_TAKEN] = ("torch", reason)
         return super().forward(input, hx)
 
     def _fused(self, input: Any, hx: Any) -> Any:
@@ -202,16 +184,14 @@ class _OneStep(_Shared, nn.RNNCellBase):
 
     def forward(self, input: Any, hx: Any = None) -> Any:
         """As torch's cell."""
-        reason = None
-        if type(input) in _PLAIN:
-            rows = _row_steps(input, self.input_size)
-            reason = torch_is_faster(self._kind, rows, self.hidden_size)
+        reason = torch_is_faster(self, input) if type(input) in _PLAIN else None
         if reason is None:
             try:
                 return self._fused(input, hx)
             except _Left as left:
                 reason = str(left)
-        self._left(reason)
+        if not is_compiling():
+            self.__dict__[_TAKEN] = ("torch", reason)
         return super().forward(input, hx)
 
     def _fused(self, input: Any, hx: Any) -> Any:

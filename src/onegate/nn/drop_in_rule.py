@@ -1,10 +1,20 @@
-"""Where torch's own kernel is the faster one: `onegate bench accelerate` prints the table."""
+"""Where torch's own kernel is the faster one: drop_in_rule.json, which `onegate bench accelerate`
+writes from what it measures."""
 
 from __future__ import annotations
 
-from typing import Final, NamedTuple
+import json
+import re
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, Final, NamedTuple
 
 import torch
+from torch.nn.utils.rnn import PackedSequence
+
+FILE: Final = Path(__file__).with_suffix(".json")
+ANY: Final = 1 << 40
+OTHERS: Final = ""  # makers of processors of which none was measured
 
 
 class Rule(NamedTuple):
@@ -14,7 +24,7 @@ class Rule(NamedTuple):
     """
 
     row_steps: int
-    hidden: int
+    hidden: int = ANY
     steps: int = 1
 
     def leaves(self, steps: int, row_steps: int, hidden: int) -> str | None:
@@ -24,42 +34,64 @@ class Rule(NamedTuple):
         return _LARGE if hidden >= self.hidden else None
 
 
-ANY: Final = 1 << 30
-_NEVER: Final = Rule(ANY, ANY)
-# By the class, whether gradients are on, and whether autocast is.
-RULES: Final[dict[tuple[str, bool, bool], Rule]] = {
-    ("GRU", True, False): Rule(8, 512, 10),
-    ("GRU", True, True): Rule(8, ANY, 10),
-    ("GRU", False, False): Rule(8, ANY, 10),
-    ("LSTM", True, False): Rule(8, ANY, 50),
-    ("LSTM", True, True): Rule(11, ANY),
-    ("LSTM", False, False): Rule(801, 256),
-    ("LSTM", False, True): Rule(8, 500, 20),
-    ("RNN", True, False): Rule(8, 512, 10),
-    ("RNN", True, True): Rule(8, ANY, 10),
-    ("RNN", False, False): Rule(8, 512, 20),
-    ("GRUCell", True, False): _NEVER,
-    ("GRUCell", True, True): _NEVER,
-    ("GRUCell", False, False): _NEVER,
-    ("LSTMCell", True, False): _NEVER,
-    ("LSTMCell", True, True): _NEVER,
-    ("LSTMCell", False, False): _NEVER,
-    ("LSTMCell", False, True): Rule(9, ANY),
-    ("RNNCell", True, False): _NEVER,
-    ("RNNCell", True, True): _NEVER,
-    ("RNNCell", False, False): _NEVER,
-    ("RNNCell", False, True): Rule(65, ANY),
-}
-DEFAULT: Final = Rule(8, ANY)
+NEVER: Final = Rule(ANY)
 
 
-def torch_is_faster(kind: str, row_steps: int, hidden: int, steps: int = 1) -> str | None:
-    """Why torch's kernel is taken, as things are set now, or None."""
-    if row_steps < DEFAULT.row_steps:  # asked first: such a call takes but microseconds
+class Rules(NamedTuple):
+    """Of a class: by whether gradients are on, and whether autocast is."""
+
+    least: int  # row-steps of any
+    rules: tuple[tuple[Rule, Rule], tuple[Rule, Rule]]
+
+    @classmethod
+    def of(cls, rules: Mapping[tuple[bool, bool], Rule]) -> Rules:
+        """Those that are not named never take the fused engine."""
+        pairs = [tuple([rules.get((g, a), NEVER) for a in (False, True)]) for g in (False, True)]
+        least = min(rule.row_steps for pair in pairs for rule in pair)
+        return cls(least, tuple(pairs))  # type: ignore[arg-type]
+
+
+def read(written: Mapping[str, list[dict[str, Any]]], maker: str) -> dict[str, Rules]:
+    """The rules of a maker's processors, by class."""
+    found: dict[str, dict[tuple[bool, bool], Rule]] = {}
+    for row in written[maker if maker in written else OTHERS]:
+        rule = Rule(row["row_steps"], row.get("hidden", ANY), row["steps"])
+        found.setdefault(row["kind"], {})[row["learns"], row["autocast"]] = rule
+    return {kind: Rules.of(found.get(kind, {})) for kind in KINDS}
+
+
+def maker() -> str:
+    """Of this machine's processors, as they say it themselves; "" if that is not known."""
+    try:
+        text = Path("/proc/cpuinfo").read_text(encoding="utf-8", errors="replace")
+    except OSError:
+        return OTHERS
+    found = re.search(r"^vendor_id\s*:\s*(\S+)", text, re.MULTILINE)
+    return found[1] if found else OTHERS
+
+
+def torch_is_faster(module: Any, input: Any) -> str | None:
+    """Why a layer or cell leaves this call to torch's kernel, as things are set now, or None.
+
+    Calls of microseconds are asked this, too: it takes a small part of one.
+    """
+    least, rules = RULES[module._kind]
+    packed = type(input) is PackedSequence
+    count = (input.data if packed else input).numel()
+    if count < least * module.input_size:
         return _FEW
-    key = kind, torch.is_grad_enabled(), torch.is_autocast_enabled("cpu")
-    return RULES.get(key, DEFAULT).leaves(steps, row_steps, hidden)
+    rule = rules[torch.is_grad_enabled()][torch.is_autocast_enabled("cpu")]
+    steps = 1
+    if packed:
+        steps = len(input.batch_sizes)
+    elif rule.steps > 1:
+        dims = input.dim()
+        steps = input.shape[1 if dims == 3 and module.batch_first else 0] if dims > 1 else 1
+    return rule.leaves(steps, count // (module.input_size or 1), module.hidden_size)
 
 
 _FEW: Final = "measured faster: so few rows and steps"
 _LARGE: Final = "measured faster: so many neurons"
+KINDS: Final = ("GRU", "LSTM", "RNN", "GRUCell", "LSTMCell", "RNNCell")
+MAKER: Final = maker()
+RULES: Final = read(json.loads(FILE.read_text(encoding="utf-8")), MAKER)

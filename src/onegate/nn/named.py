@@ -223,7 +223,7 @@ class RNNCell(Cell):
 def _unit_with(nonlinearity: str) -> str:
     units = {"tanh": "simple", "relu": "irnn"}
     if nonlinearity not in units:
-        raise ValueError(f"nonlinearity is {nonlinearity!r}, expected 'tanh' or 'relu'")
+        raise ValueError(f"Unknown nonlinearity: it is {nonlinearity!r}, expected 'tanh' or 'relu'")
     return units[nonlinearity]
 
 

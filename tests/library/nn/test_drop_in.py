@@ -273,3 +273,75 @@ class _Model(nn.Module):
         """The outputs alone."""
         out: Tensor = self.layer(x)[0]
         return out
+
+
+@pytest.mark.parametrize(("name", "further"), LAYERS)
+@pytest.mark.parametrize("axes", ["steps first", "batch first", "both ways", "one sequence"])
+def test_a_single_layer_with_states(name: str, further: dict[str, Any], axes: str) -> None:
+    """Read where torch keeps its matrices, in each of the orders that axes can have."""
+    both = axes == "both ways"
+    made = {"batch_first": axes == "batch first", "bidirectional": both}
+    module = _made(name, 3, 5, dtype=torch.float64, **made, **further)
+    x = torch.randn(4, 7, 3, dtype=torch.float64)
+    shape = {"steps first": (1, 7, 5), "batch first": (1, 4, 5), "both ways": (2, 7, 5)}
+    h = torch.randn(*shape.get(axes, (1, 5)), dtype=torch.float64, requires_grad=True)
+
+    def call(layer: Any, x: Tensor) -> Any:
+        h.grad = None
+        states = (h, h / 2) if name == "LSTM" else h
+        return layer(x[:, 0] if axes == "one sequence" else x, states)
+
+    _assert_alike(module, x, call)
+    theirs, ours = _pair(module)
+    found = []
+    for each in (theirs, ours):  # derivatives of higher order, by the reference engine
+        x = x.detach().requires_grad_()
+        outputs = _flat(call(each, x))
+        loss = sum([(t**3).sum() for t in outputs], start=torch.zeros(()))
+        grads = torch.autograd.grad(loss, [x, h, *each.parameters()], create_graph=True)
+        second = sum([g.square().sum() for g in grads], start=torch.zeros(()))
+        found.append([*grads, *torch.autograd.grad(second, [x, h, *each.parameters()])])
+    torch.testing.assert_close(found[1], found[0])
+
+
+def test_a_projection_in_one_layer() -> None:
+    module = _made("LSTM", 3, 5, proj_size=2, bidirectional=True, dtype=torch.float64)
+    _assert_alike(module, torch.randn(4, 7, 3, dtype=torch.float64), lambda m, x: m(x))
+
+
+def test_parameters_that_were_replaced_are_those_that_are_used() -> None:
+    theirs, ours = _pair(_made("GRU", 3, 5))
+    x = torch.randn(7, 4, 3)
+    new = {name: p * 2 for name, p in theirs.named_parameters()}
+    expected = torch.func.functional_call(theirs, new, (x,))
+    torch.testing.assert_close(torch.func.functional_call(ours, new, (x,)), expected)
+    for module in (theirs, ours):
+        module.weight_hh_l0 = nn.Parameter(new["weight_hh_l0"].detach())
+    torch.testing.assert_close(ours(x), theirs(x))
+
+
+def test_a_weight_that_changes_before_the_backward_pass_is_told() -> None:
+    ours: Any = drop_in.GRU(3, 5)
+    out = ours(torch.randn(7, 4, 3))[0].sum()
+    with torch.no_grad():
+        ours.weight_hh_l0.mul_(2)
+    with pytest.raises(RuntimeError, match="modified by an inplace operation"):
+        out.backward()
+    out = ours(torch.randn(7, 4, 3))[0].sum()
+    ours.weight_hh_l0.data = torch.zeros(1, 1)  # of which torch keeps no account
+    with pytest.raises(RuntimeError, match="exchanged after the forward pass"):
+        out.backward()
+    ours.weight_hh_l0.data = torch.zeros(15, 4)
+    with pytest.raises(RuntimeError):
+        ours(torch.randn(7, 4, 3))
+
+
+def test_gradients_are_tensors_of_their_own() -> None:
+    """Two biases that act as their sum have gradients that are changed one by one."""
+    ours: Any = drop_in.LSTM(3, 5)
+    ours(torch.randn(7, 4, 3))[0].sum().backward()
+    places = {p.grad.untyped_storage().data_ptr() for p in ours.parameters() if p.grad is not None}
+    assert len(places) == 4
+    assert torch.equal(ours.bias_ih_l0.grad, ours.bias_hh_l0.grad)
+    ours.bias_ih_l0.grad.zero_()
+    assert ours.bias_hh_l0.grad.abs().sum() > 0

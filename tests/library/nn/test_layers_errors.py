@@ -43,11 +43,11 @@ WHOLE = "expected a whole number of 1 or more"
 @pytest.mark.parametrize("place", ["input_size", "hidden_size", "num_layers"])
 def test_sizes(place: str, bad: Any) -> None:
     sizes: dict[str, Any] = {"input_size": 2, "hidden_size": 3, "num_layers": 1}
-    with refused(ValueError, f"{place} is {bad!r}, {WHOLE}"):
+    with refused(ValueError, f"{place} must be greater than zero: it is {bad!r}, {WHOLE}"):
         onegate.MGU(**{**sizes, place: bad})
     if place != "num_layers":
         del sizes["num_layers"]
-        with refused(ValueError, f"{place} is {bad!r}, {WHOLE}"):
+        with refused(ValueError, f"{place} must be greater than zero: it is {bad!r}, {WHOLE}"):
             onegate.MGUCell(**{**sizes, place: bad})
 
 
@@ -203,7 +203,7 @@ class TestInput:
 
     def test_width(self, gru: onegate.GRU) -> None:
         message = (
-            "input is (5, 3, 7), its last axis 7 wide, expected input_size 4; "
+            "input has inconsistent input_size: got 7 expected 4 as the last axis of (5, 3, 7); "
             "pass 4 features, or set input_size=7"
         )
         with refused(ValueError, message):
@@ -314,7 +314,10 @@ class TestPacked:
     packed = pack_sequence([zeros(2, 7), zeros(1, 7)])
 
     def test_width(self, gru: onegate.GRU) -> None:
-        with refused(ValueError, "input is (3, 7), its last axis 7 wide, expected input_size 4;"):
+        with refused(
+            ValueError,
+            "input has inconsistent input_size: got 7 expected 4 as the last axis of (3, 7);",
+        ):
             gru(self.packed)
 
     def test_states(self) -> None:
@@ -333,7 +336,10 @@ class TestCells:
             cell([0.0] * D)
         with refused(ValueError, "input is (5, 3, 4), expected (B, 4), or without a batch (4)"):
             cell(zeros(T, B, D))
-        with refused(ValueError, "input is (3, 7), its last axis 7 wide, expected input_size 4;"):
+        with refused(
+            ValueError,
+            "input has inconsistent input_size: got 7 expected 4 as the last axis of (3, 7);",
+        ):
             cell(zeros(B, 7))
         with refused(ValueError, "input is torch.float64, the parameters are torch.float32;"):
             cell(zeros(B, D, dtype=torch.float64))

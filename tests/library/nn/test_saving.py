@@ -267,7 +267,10 @@ def described(path: Path, change: Any) -> None:
     ("change", "message"),
     [
         (lambda _, one: one["arguments"].update(hidden_size=2**40), "overflow"),
-        (lambda _, one: one["arguments"].update(hidden_size="4"), "hidden_size is '4', expected"),
+        (
+            lambda _, one: one["arguments"].update(hidden_size="4"),
+            "hidden_size must be greater than zero: it is '4', expected",
+        ),
         (lambda _, one: one["arguments"].update(num_layers=2**40), "6 tensors for 1099511627776"),
         (lambda _, one: one["arguments"].update(device="cuda"), "no argument 'device'"),
         (lambda _, one: one["arguments"].update(engine="evil"), "engine is 'evil', expected"),

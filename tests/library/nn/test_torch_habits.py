@@ -247,7 +247,7 @@ def test_proj_size_is_zero_elsewhere() -> None:
     assert onegate.MGU(D, N, proj_size=0).proj_size == 0
     with pytest.raises(ValueError, match=r"proj_size is 2, expected 0: 'mgu' has no projection"):
         onegate.MGU(D, N, proj_size=2)
-    with pytest.raises(ValueError, match=r"proj_size is -1, expected a whole number"):
+    with pytest.raises(ValueError, match=r"proj_size is -1, expected a whole number of 0 or more"):
         onegate.LSTM(D, N, proj_size=-1)
 
 
@@ -267,7 +267,9 @@ def test_rnn_takes_torchs_arguments_in_torchs_order(nonlinearity: str) -> None:
 
 def test_rnn_refuses_other_nonlinearities() -> None:
     for kind in (onegate.RNN, onegate.RNNCell):
-        with pytest.raises(ValueError, match="nonlinearity is 'gelu', expected 'tanh' or 'relu'"):
+        with pytest.raises(
+            ValueError, match="Unknown nonlinearity: it is 'gelu', expected 'tanh' or 'relu'"
+        ):
             kind(D, N, nonlinearity="gelu")
 
 

@@ -1,4 +1,4 @@
-"""Torch's layers on our engine against torch's kernel: the times behind `nn/drop_in_rule.py`."""
+"""Torch's layers on our engine against torch's kernel: the times behind `nn/drop_in_rule.json`."""
 
 from __future__ import annotations
 
@@ -17,27 +17,35 @@ import torch
 from torch import Tensor, nn
 
 from onegate import files
-from onegate.lab.bench.measure import race
+from onegate.lab.bench.measure import ratios
 from onegate.nn import drop_in
-from onegate.nn.drop_in_rule import ANY, DEFAULT, Rule
+from onegate.nn.drop_in_rule import ANY, MAKER, NEVER, OTHERS, RULES, Rule, Rules, read
 
-# T, B, and both sizes.
+# T, B, and both sizes: the shapes of the figures, and further ones for the rule.
 SHAPES: Final = (
     (1, 1, 64), (1, 1, 512), (1, 64, 256), (10, 1, 64), (10, 32, 64), (20, 8, 128), (28, 100, 100),
     (35, 20, 500), (50, 16, 256), (100, 64, 128), (200, 1, 256), (100, 512, 512),
 )  # fmt: skip
-OF_CELLS: Final = ((1, 1, 64), (1, 1, 512), (1, 8, 128), (1, 64, 256), (1, 512, 512))
+FURTHER: Final = ((2, 4, 256), (4, 64, 128), (20, 1, 1024))
+OF_CELLS: Final = (
+    (1, 1, 64), (1, 1, 512), (1, 8, 128), (1, 32, 1024), (1, 64, 256), (1, 512, 512),
+)  # fmt: skip
 LAYERS: Final = ("GRU", "LSTM", "RNN")
 CELLS: Final = ("GRUCell", "LSTMCell", "RNNCell")
 NEVER_ABOVE, GRU_MEDIAN = 1.05, 0.4  # of torch's time; the median in training
 SECONDS: Final = 0.2  # for each contestant and shape
 SURE: Final = 0.97  # a ratio from which torch's kernel is taken: never slower than before
+_LEFT: Final = "left to torch"
+_FORCED: Final = {_LEFT: Rules.of({}), "fused": Rules(0, ((Rule(0), Rule(0)), (Rule(0), Rule(0))))}
 
 
-def accelerate(seconds: float = SECONDS, kept: Path | None = None) -> dict[str, Any]:
-    """Time of accelerated layers over torch's, by the rule and always on the fused engine.
+def accelerate(
+    seconds: float = SECONDS, kept: Path | None = None, rule: Path | None = None
+) -> dict[str, Any]:
+    """Time of accelerated layers over torch's, with either kernel, and the rule between the two.
 
     kept: a file that is written after every row; a run that was broken off goes on from it.
+    rule: a file for the rule that all such files ask for, those beside `kept` included.
     """
     rows = json.loads(kept.read_text())["rows"] if kept is not None and kept.is_file() else []
     known = {(r["kind"], r["learns"], r["autocast"], *r["shape"]) for r in rows}
@@ -45,44 +53,93 @@ def accelerate(seconds: float = SECONDS, kept: Path | None = None) -> dict[str, 
         if (kind, learns, low, *shape) not in known:
             rows.append(_row(kind, learns, low, shape, seconds))
             if kept is not None:
-                files.write_json(kept, {"rows": rows})
+                files.write_json(kept, {"maker": MAKER, "rows": rows})
+    runs = [(MAKER, rows), *_beside(kept)]
+    written = {
+        maker: [_written(key, found) for key, found in rules(own).items() if found != NEVER]
+        for maker, own in _by_maker(runs)
+    }
+    if rule is not None:
+        files.write_json(rule, written)
+    for line in verdicts(rows, read(written, MAKER)):
+        print(line)
+    for key, quotients in _low_over_full(rows).items():
+        print(
+            f"{_named(key)}, fused, over our own float32: median "
+            f"{statistics.median(quotients):.2f}, largest {max(quotients):.2f}"
+        )
+    return {"maker": MAKER, "rows": rows}
+
+
+def verdicts(rows: list[dict[str, Any]], rule: dict[str, Rules]) -> Iterator[str]:
+    """What is asked of accelerated layers, with the kernel that the rule takes."""
     for key, own in _by_kind(rows):
-        ratios = [row["rule"] for row in own]
-        middle, largest = statistics.median(ratios), max(ratios)
+        found = [taken(row, rule) for row in own]
+        figures = [r for row, (r, _) in zip(own, found, strict=True) if _is_figure(row)]
+        middle, largest = statistics.median(figures), max(ratio for ratio, _ in found)
         missed = [f"above {NEVER_ABOVE}"] if largest > NEVER_ABOVE else []
         if key[:2] == ("GRU", True) and middle > GRU_MEDIAN:
             missed.append(f"median above {GRU_MEDIAN}")
-        print(
-            f"{_named(key)}: median {middle:.2f}, largest {largest:.2f}, of {len(own)} shapes: "
-            + (", ".join(missed) or "met")
+        yield (
+            f"{_named(key)}: median {middle:.2f} of {len(figures)} shapes, largest {largest:.2f}, "
+            f"{sum(fused for _, fused in found)} of {len(own)} fused: {', '.join(missed) or 'met'}"
         )
-    for key, ratios in _low_over_full(rows).items():
-        print(
-            f"{_named(key)}, over our own float32: median {statistics.median(ratios):.2f}, "
-            f"largest {max(ratios):.2f}"
-        )
-    print("The rule that these times ask for (RULES of onegate/nn/drop_in_rule.py):")
-    for key, rule in rules(rows).items():
-        least, below = ("ANY" if n == ANY else n for n in rule[:2])
-        print(f"    {key}: Rule({least}, {below}, {rule.steps}),")
-    return {"rows": rows}
+
+
+def taken(row: dict[str, Any], rule: dict[str, Rules]) -> tuple[float, bool]:
+    """The time of the accelerated layer over torch's, and whether the fused engine is taken."""
+    own = rule[row["kind"]].rules[row["learns"]][row["autocast"]]
+    left = own.leaves(row["shape"][0], _row_steps(row), row["shape"][2])
+    return (row["left"], False) if left else (row["fused"], True)
+
+
+def _is_figure(row: dict[str, Any]) -> bool:
+    return tuple(row["shape"]) not in FURTHER
+
+
+def _beside(kept: Path | None) -> list[tuple[str, list[dict[str, Any]]]]:
+    """The runs of other machines, whose files have the same beginning of their names."""
+    if kept is None:
+        return []
+    others = [p for p in sorted(kept.parent.glob("accelerate*.json")) if p != kept]
+    made = [json.loads(path.read_text()) for path in others]
+    return [(each["maker"], each["rows"]) for each in made]
+
+
+def _by_maker(
+    runs: list[tuple[str, list[dict[str, Any]]]],
+) -> Iterator[tuple[str, list[dict[str, Any]]]]:
+    """The rows of each maker's machines, and for processors of others those of all."""
+    for maker in sorted({maker for maker, _ in runs}):
+        yield maker, [row for made_by, rows in runs if made_by == maker for row in rows]
+    yield OTHERS, [row for _, rows in runs for row in rows]
+
+
+def _written(key: tuple[str, bool, bool], rule: Rule) -> dict[str, Any]:
+    row = dict(zip(("kind", "learns", "autocast"), key, strict=True))
+    row |= {"row_steps": rule.row_steps, "steps": rule.steps}
+    return row if rule.hidden == ANY else {**row, "hidden": rule.hidden}
 
 
 def _low_over_full(rows: list[dict[str, Any]]) -> dict[tuple[str, bool, bool], list[float]]:
-    """Of accelerated layers: the time under autocast over the time in float32, by kind."""
-    full = {(r["kind"], r["learns"], *r["shape"]): r["seconds"] for r in rows if not r["autocast"]}
+    """On the fused engine: the time under autocast over the time in float32, by kind."""
+
+    def seconds(row: dict[str, Any]) -> float:
+        return float(row["fused"] * row["seconds"])
+
+    full = {(r["kind"], r["learns"], *r["shape"]): seconds(r) for r in rows if not r["autocast"]}
     found: dict[tuple[str, bool, bool], list[float]] = {}
     for row in rows:
         own = full.get((row["kind"], row["learns"], *row["shape"]))
-        if row["autocast"] and own and row["taken"] == "fused":
+        if row["autocast"] and own:
             key = row["kind"], row["learns"], True
-            found.setdefault(key, []).append(row["seconds"] / own)
+            found.setdefault(key, []).append(seconds(row) / own)
     return found
 
 
 def _cases() -> Iterator[tuple[str, bool, bool, tuple[int, int, int]]]:
     for learns, low in itertools.product((True, False), (False, True)):
-        yield from itertools.product(LAYERS, (learns,), (low,), SHAPES)
+        yield from itertools.product(LAYERS, (learns,), (low,), SHAPES + FURTHER)
         yield from itertools.product(CELLS, (learns,), (low,), OF_CELLS)
 
 
@@ -90,20 +147,19 @@ def _row(
     kind: str, learns: bool, low: bool, shape: tuple[int, int, int], seconds: float
 ) -> dict[str, Any]:
     steps, batch, size = shape
-    theirs = getattr(nn, kind)(size, size)
+    layer = getattr(nn, kind)(size, size)
     x = torch.randn(steps, batch, size) if kind in LAYERS else torch.randn(batch, size)
-    ours, always = (drop_in.accelerate(copy.deepcopy(theirs)) for _ in range(2))
-    calls = {"torch": _step(theirs, x, learns, low), "rule": _step(ours, x, learns, low)}
-    calls["rule"]()
-    taken = drop_in.engine_report(ours)[0].engine
-    if taken == "torch":
-        calls["fused"] = _always(_step(always, x, learns, low))
-    times = race(calls, seconds, minimum=3)
-    times.setdefault("fused", times["rule"])
-    ratios = {name: times[name].median / times["torch"].median for name in ("rule", "fused")}
+    calls = {"torch": _step(layer, x, learns, low)}
+    with mock.patch.dict(RULES, _FORCED):
+        for name in _FORCED:
+            ours = drop_in.accelerate(copy.copy(layer))  # the same parameters
+            ours._kind = name
+            calls[name] = _step(ours, x, learns, low)
+        quotients, median = ratios(calls, "torch", seconds, minimum=5)
+    left, fused = quotients[_LEFT], quotients["fused"]
     print(
-        f"{_named((kind, learns, low)):32} T {steps:3} B {batch:3} n {size:3}: accelerated / torch "
-        f"{ratios['rule']:.2f} ({taken}), fused / torch {ratios['fused']:.2f}",
+        f"{_named((kind, learns, low)):32} T {steps:3} B {batch:3} n {size:4}: torch "
+        f"{median * 1e3:.3f} ms; over it: left to torch {left:.2f}, fused {fused:.2f}",
         flush=True,
     )
     return {
@@ -111,33 +167,35 @@ def _row(
         "learns": learns,
         "autocast": low,
         "shape": list(shape),
-        "taken": taken,
-        "seconds": times["rule"].median,
-        **ratios,
+        "seconds": median,
+        "left": left,
+        "fused": fused,
     }
 
 
 def rules(rows: Iterable[dict[str, Any]]) -> dict[tuple[str, bool, bool], Rule]:
-    """By kind, the rule that takes the fused engine most often and is never the slower one."""
+    """By kind, the rule that takes the fused engine most often and is never the slower one.
+
+    Its bounds are at shapes where the fused engine was measured faster, not beyond those where it
+    was not. rows: of several machines, too; the fused engine is then faster on each.
+    """
     found = {}
     for key, own in _by_kind(rows):
-        known = sorted(map(_row_steps, own))
-        counts = sorted({1, DEFAULT.row_steps, *(n + 1 for n in known if n < known[-1]), ANY})
-        sizes = sorted({ANY, *(row["shape"][2] for row in own)})
-        steps = sorted({1, *(row["shape"][0] for row in own)})
-        candidates = list(itertools.starmap(Rule, itertools.product(counts, sizes, steps)))
-        safe = [rule for rule in candidates if all(r["fused"] < SURE for r in _taken(rule, own))]
-        # Few row-steps tell nothing of sizes between those measured: the default is the least.
-        safe = [rule for rule in safe if rule.row_steps >= DEFAULT.row_steps]
+        counts, steps = {_row_steps(row) for row in own}, {row["shape"][0] for row in own}
+        sizes = {ANY, *(row["shape"][2] for row in own)}
+        candidates = itertools.starmap(Rule, itertools.product(counts, sizes, steps))
+        safe = [r for r in candidates if all(row["fused"] < SURE for row in _fused(r, own))]
+        known = [r for r in safe if _fused(r, own)]
         best = max(
-            safe, key=lambda r: (len(_taken(r, own)), r.hidden, -r.steps, -r.row_steps)
-        )  # fmt: skip
-        if best != DEFAULT:
-            found[key] = best
+            known,
+            key=lambda r: (len(_fused(r, own)), r.hidden, -r.steps, r.row_steps),
+            default=NEVER,
+        )
+        found[key] = best
     return found
 
 
-def _taken(rule: Rule, rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
+def _fused(rule: Rule, rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
     return [r for r in rows if not rule.leaves(r["shape"][0], _row_steps(r), r["shape"][2])]
 
 
@@ -182,13 +240,3 @@ def _step(layer: nn.Module, x: Tensor, learns: bool, low: bool) -> Callable[[], 
             forward()
 
     return train if learns else infer
-
-
-def _always(call: Callable[[], object]) -> Callable[[], object]:
-    """The call without the rule. Entering the patch takes some microseconds, too."""
-
-    def run() -> object:
-        with mock.patch.object(drop_in, "torch_is_faster", return_value=None):
-            return call()
-
-    return run

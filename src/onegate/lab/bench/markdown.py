@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final
 
+from onegate.lab.bench.accelerate import taken
 from onegate.lab.bench.contestants import (
     FLAX,
     FUSED,
@@ -16,7 +18,7 @@ from onegate.lab.bench.contestants import (
     peers,
 )
 from onegate.lab.tasks import TASKS
-from onegate.nn.drop_in_rule import DEFAULT, RULES
+from onegate.nn.drop_in_rule import FILE, read
 
 PAIR: Final = ("mgu", "gru")
 TITLES: Final = {name: task.short for name, task in TASKS.items()}
@@ -161,14 +163,14 @@ def inside(made: Content) -> str:
 
 
 def accelerated(made: Content) -> str:
-    """Time on the fused engine over torch's, by shape; in brackets where torch's is taken."""
+    """Time of accelerated layers over torch's, by shape; and in brackets of the fused engine."""
+    rule = read(json.loads(FILE.read_text(encoding="utf-8")), made["maker"])
     found: dict[tuple[str, bool, bool], dict[tuple[int, ...], str]] = {}
     for row in made["rows"]:
         key = row["kind"], row["learns"], row["autocast"]
-        steps, batch, size = shape = tuple(row["shape"])
-        text = f"{row['fused']:.2f}"
-        left = RULES.get(key, DEFAULT).leaves(steps, steps * batch, size)
-        found.setdefault(key, {})[shape] = f"({text})" if left else text
+        ratio, fused = taken(row, rule)
+        text = f"{ratio:.2f}" if fused else f"{ratio:.2f} ({row['fused']:.2f})"
+        found.setdefault(key, {})[tuple(row["shape"])] = text
     shapes = sorted({s for cells in found.values() for s in cells}, key=lambda s: (s[0] * s[1], s))
     cells = [
         [kind, "training" if learns else "inference", "autocast" if low else "float32"]
@@ -213,7 +215,7 @@ TABLES: Final[Mapping[str, tuple[str, Callable[[Content], str]]]] = {
     "sweeps": ("bench/sweeps.json", sweeps),
     "inside": ("bench/inside.json", inside),
     "norms": ("bench/norms.json", inside),
-    "accelerate": ("bench/accelerate.json", accelerated),
+    "accelerate": ("bench/accelerate-amd.json", accelerated),
     "recurrent ppo": ("bench/recurrent-ppo.json", recurrent_ppo),
     "new units": ("bench/new-units.json", inside),
     "epochs": ("time_per_epoch.json", epochs),

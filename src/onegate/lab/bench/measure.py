@@ -42,6 +42,33 @@ def race(
 
     All have the same number of rounds, at least `minimum`; the slow ones set how many there are.
     """
+    times, calls = _rounds(entrants, seconds, clock, minimum)
+    return {name: summary(times[name], calls[name]) for name in entrants}
+
+
+def ratios(
+    entrants: Mapping[str, Call],
+    base: str,
+    seconds: float,
+    clock: Clock = time.perf_counter,
+    minimum: int = MINIMUM,
+) -> tuple[dict[str, float], float]:
+    """Each entrant's time over that of `base`: the median over rounds; and the median of base.
+
+    What slows the machine for a while slows both of a round.
+    """
+    times, _ = _rounds(entrants, seconds, clock, minimum)
+    found = {
+        name: statistics.median(t / b for t, b in zip(own, times[base], strict=True))
+        for name, own in times.items()
+    }
+    return found, statistics.median(times[base])
+
+
+def _rounds(
+    entrants: Mapping[str, Call], seconds: float, clock: Clock, minimum: int
+) -> tuple[dict[str, list[float]], dict[str, int]]:
+    """Seconds per call, round by round, and how many calls a turn has."""
     turns = {name: _Turn.warmed_up(call, clock) for name, call in entrants.items()}
     times: dict[str, list[float]] = {name: [] for name in entrants}
     order, shuffler = list(entrants), random.Random(0)
@@ -53,7 +80,7 @@ def race(
             for name in order:
                 times[name].append(turns[name].seconds_per_call(clock))
             rounds += 1
-    return {name: summary(times[name], turns[name].calls) for name in entrants}
+    return times, {name: turn.calls for name, turn in turns.items()}
 
 
 def summary(times: Sequence[float], calls: int = 1) -> Timing:

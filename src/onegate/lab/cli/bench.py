@@ -83,6 +83,11 @@ def register(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("--strict", action="store_true", help="with --check: exit 1 if one is not")
     parser.add_argument("--json", type=Path, metavar="FILE", help="write everything measured")
+    parser.add_argument(
+        "--rule", type=Path, metavar="FILE",
+        help="with accelerate: write the rule that its times and those of the accelerate*.json "
+        "beside --json ask for",
+    )  # fmt: skip
     parser.add_argument("--plot", type=Path, metavar="FILE", help=".png, .svg or .pdf")
     parser.set_defaults(run=run, parser=parser)
 
@@ -106,7 +111,10 @@ def _cost(args: argparse.Namespace) -> int:
     for name in _OF_LAYERS:
         if getattr(args, name) != args.parser.get_default(name):
             raise ValueError(f"onegate bench {args.what} takes --threads and --json alone")
-    figures = accelerate(kept=args.json) if args.what == "accelerate" else COSTS[args.what]()
+    if args.what == "accelerate":
+        figures = accelerate(kept=args.json, rule=args.rule)
+    else:
+        figures = COSTS[args.what]()
     made = {"date": f"{datetime.now(UTC):%F}", "machine": machine.describe(FUSED), **figures}
     if args.json:
         files.write_json(args.json, made)
