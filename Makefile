@@ -40,10 +40,11 @@ lint: $(VENV)/installed
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 
-# Files of tests side by side; a file stays in one process, and what it has built with it.
+# Files of tests side by side; a file stays in one process, and what it has built with it. Those with
+# tests that are marked slow begin first.
 WORKERS ?= auto
 test: lint
-	$(BIN)/pytest -q -n $(WORKERS) --maxprocesses 4 --dist loadfile --durations 25
+	$(BIN)/pytest -q -n $(WORKERS) --maxprocesses 4 --dist loadfile --no-loadscope-reorder --durations 25
 
 $(VENV)/installed-peers: $(VENV)/installed
 	$(PIP) install -c constraints.txt -e '.[lab,peers,test]'

@@ -14,6 +14,8 @@ _GREEK = {
     "nu", "xi", "rho", "sigma", "tau", "phi", "chi", "psi", "omega",
 }
 # fmt: on
+# So many symbols are written out once; a value that is used more often has a name earlier.
+_LONG, _LONG_IF_SHARED = 40, 6
 CANDIDATE = "candidate"  # the local name that is written as the state's, with a tilde
 
 
@@ -37,6 +39,8 @@ class Notation:
     owner: the state whose new value a node is; a node that two states take belongs to the first.
     names: of the nodes that have one, in the order of `step`. A local name that means several
         values, or the name of the input or a state for another value, would mislead and is none.
+        What has none and is long, as where `step` has a loop, is called v_1, v_2, ...: written out
+        in full wherever it is used, equations would double with each turn.
     """
 
     owner: Mapping[Value, Value]
@@ -52,6 +56,8 @@ class Notation:
         claims = Counter(graph.names.values())
         taken = {*graph.unit.inputs, *graph.unit.states}
         names: dict[Value, Name] = {}
+        uses = Counter(operand for node in graph.nodes for operand in node.args)
+        length: dict[Value, int] = {}  # in symbols, written out
         for node in graph.nodes:
             local = graph.names.get(node, "")
             if node in owner:
@@ -60,6 +66,11 @@ class Notation:
                 names[node] = Name(_candidate_for(graph, owner, node), candidate=True)
             elif claims[local] == 1 and local not in taken and node.op != "vector":
                 names[node] = Name(local)
+            length[node] = sum(1 if a in names else length[a] for a in node.args) or 1
+            longest = _LONG_IF_SHARED if uses[node] > 1 else _LONG
+            if node not in names and length[node] > longest:
+                number = sum(name.word.startswith("v_") for name in names.values()) + 1
+                names[node] = Name(f"v_{number}")
         return cls(owner, names)
 
 

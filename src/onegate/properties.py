@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from onegate.language import Graph, Unit, Value
+from onegate.language import Graph, Unit, Value, in_order
 from onegate.ops import is_gate
 from onegate.tracing import trace
 
 # A sum of products: the factors that are not themselves sums or products -> their coefficient.
 Polynomial = dict[tuple[Value, ...], float]
+# More terms, or factors, are no gate's share of a state: they are left as they are.
+_MOST_TERMS = 200
 
 
 @dataclass(frozen=True)
@@ -92,28 +94,41 @@ def kept(graph: Graph) -> dict[str, Polynomial]:
     return found
 
 
-def _expand(node: Value) -> Polynomial:
-    """`node` as a sum of products of values that are neither."""
+def _expand(root: Value) -> Polynomial:
+    """`root` as a sum of products of values that are neither."""
+    made: dict[Value, Polynomial] = {}
+    for node in in_order((root,)):
+        operands = [made[a] for a in node.args]
+        found = _of_arithmetic(node, operands)
+        made[node] = {(node,): 1.0} if found is None or len(found) > _MOST_TERMS else found
+    return made[root]
+
+
+def _of_arithmetic(node: Value, operands: list[Polynomial]) -> Polynomial | None:
+    """A node of operands that are expanded; None for functions, and for products too long."""
     if node.op == "constant":
         return {(): node.number}
     if node.op == "neg":
-        return {factors: -number for factors, number in _expand(node.args[0]).items()}
+        return {factors: -number for factors, number in operands[0].items()}
     if node.op in ("add", "sub"):
-        left, right = map(_expand, node.args)
+        left, right = operands
         sign = 1 if node.op == "add" else -1
         return {
             factors: left.get(factors, 0.0) + sign * right.get(factors, 0.0)
             for factors in left | right
         }
     if node.op == "mul":
-        left, right = map(_expand, node.args)
+        left, right = operands
+        degree = max(map(len, left), default=0) + max(map(len, right), default=0)
+        if max(len(left) * len(right), degree) > _MOST_TERMS:
+            return None
         product: Polynomial = {}
         for some, number in left.items():
             for more, other in right.items():
                 factors = tuple(sorted((*some, *more), key=id))
                 product[factors] = product.get(factors, 0.0) + number * other
         return product
-    return {(node,): 1.0}
+    return None
 
 
 def _coefficient(polynomial: Polynomial, factor: Value) -> Polynomial:

@@ -18,7 +18,7 @@ from onegate.properties import (
 )
 from onegate.tracing import trace
 from onegate.units import UNITS
-from tests.library.sample_unit import unit
+from tests.library.sample_unit import unit, with_a_loop
 
 GATES = {
     "simple": "", "irnn": "", "scrn": "", "indrnn": "",
@@ -172,3 +172,20 @@ def test_the_share_that_is_kept() -> None:
     assert shares("lstm_no_forget") == {"c": {(): 1.0}}
     assert shares("scrn") == {"s": {(): 0.95}}
     assert shares("simple") == shares("irnn") == {}
+
+
+def test_a_step_with_a_loop_has_each_value_looked_at_once() -> None:
+    graph = trace(with_a_loop(60), 2, 3)
+    assert not gates(graph)
+    assert not retention(graph)
+    assert kept(graph) == {}
+
+
+def test_long_products_are_left_as_they_are() -> None:
+    def step(self: Any, x: Any, h: Any) -> Any:
+        a = h
+        for _ in range(40):  # h to a power of thirteen digits
+            a = a * a
+        return self.W[x] + a
+
+    assert kept(trace(unit(step), 2, 3)) == {}

@@ -220,12 +220,24 @@ class _Store:
         """The same terms over leaves that the backward step has."""
         return [self._get(r) for r in roots]
 
-    def _get(self, term: Value) -> Value:
-        if term not in self.made:
-            self.made[term] = self._new(term)
-        return self.made[term]
+    def _get(self, root: Value) -> Value:
+        """Operands first, without calls within calls: equations may be deep."""
+        stack = [root]
+        while stack:
+            term = stack[-1]
+            if term not in self.made:
+                leaf = self._leaf(term)
+                missing = [o for o in term.operands if leaf is None and o not in self.made]
+                if missing:
+                    stack += reversed(missing)
+                    continue
+                made = self.b.over(term, self.made.__getitem__) if leaf is None else leaf
+                self.made[term] = made
+            stack.pop()
+        return self.made[root]
 
-    def _new(self, term: Value) -> Value:
+    def _leaf(self, term: Value) -> Value | None:
+        """What the backward step has in place of a forward term; None if it computes it."""
         if not term.operands:
             return term
         if term in self.next:
@@ -234,7 +246,7 @@ class _Store:
             if term not in self.kept:
                 self.kept.append(term)
             return self.b.leaf("keep", str(self.kept.index(term)), term.size or 0)
-        return self.b.over(term, self._get)
+        return None
 
     def _is_forward(self, term: Value) -> bool:
         """Forward terms do not depend on a gradient."""

@@ -170,7 +170,7 @@ def test_pages_say_what_is_a_stand_in() -> None:
         assert task.stands_in(real.data) == ""
         if task.stand_in:
             made = recipes.override(real, task.stand_in)
-            assert stand_ins.TITLES[name.partition("_")[0]] in task.stands_in(made.data)
+            assert stand_ins.TITLES[task.source] in task.stands_in(made.data)
 
 
 def test_a_task_that_needs_none_has_none(capsys: pytest.CaptureFixture[str]) -> None:

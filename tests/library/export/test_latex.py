@@ -14,6 +14,7 @@ from onegate.language import Affine, Unit, Vector, relu, sigmoid, tanh
 from onegate.ops import maximum, minimum, sqrt, square
 from onegate.tracing import trace
 from onegate.units import UNITS
+from tests.library.sample_unit import with_a_loop
 
 # Table 1 of Zhou et al. (2016), without spaces, bold face and stretched brackets.
 TABLE_1 = {
@@ -271,3 +272,15 @@ def test_ratios_roots_and_squares_in_latex() -> None:
 
     expected = r"h_t &= \frac{h_{t-1}^2}{\sqrt{x_t + 1}} + \lvert h_{t-1} \rvert"
     assert latex(trace(Ratios(), 2, 2)).split("\n")[1] == expected
+
+
+def test_a_step_with_a_loop_is_written_by_numbered_values() -> None:
+    first, *others, last = latex(trace(with_a_loop(30), 2, 2)).split("\n")[1:-1]
+    a = r"\tanh(W [h_{t-1}, x_t] + b_W)"
+    b = rf"{a} + 0.5 \tanh({a}) - 0.3 {a}"
+    assert first == rf"v_{{1,t}} &= {b} \\"
+    for number, line in enumerate(others, 2):
+        assert line.startswith(f"v_{{{number},t}} &= ")
+        assert f"v_{{{number - 1},t}}" in line
+    assert last.startswith("h_t &= ")
+    assert max(map(len, others)) < 300

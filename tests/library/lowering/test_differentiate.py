@@ -12,6 +12,7 @@ from onegate.lowering.differentiate import StepCode, step_code
 from onegate.ops import is_norm
 from onegate.tracing import trace
 from onegate.units import UNITS
+from tests.library.sample_unit import with_a_loop
 
 
 def of(name: str) -> tuple[Graph, StepCode]:
@@ -113,3 +114,8 @@ def test_gradients_through_several_maps_are_one_product() -> None:
     assert to_h is not None
     assert to_h.op == "product"
     assert sorted(to_h.weights) == ["c.U", "f.U", "i.U", "o.U"]
+
+
+def test_equations_may_be_deeper_than_python_s_stack() -> None:
+    code = step_code(trace(with_a_loop(400), 2, 3))
+    assert len(code.kept) >= 400  # what each tanh has given

@@ -31,7 +31,8 @@ _VERSION = 1
 # What `onegate data` says of each.
 TITLES = {
     "mnist": "digits drawn from matplotlib's fonts",
-    "imdb": "Python's language reference against docstrings of the standard library",
+    "imdb": "Python's language reference (positive) against docstrings of the standard library "
+    "(negative)",
     "ptb": "Python's language reference as running text",
 }
 # What is got right without having learned anything but how often each answer occurs.
@@ -42,17 +43,15 @@ _CHANCE = {
 }
 
 
-def notice(task: str, options: object) -> str:
-    """What a page says of a task's data where they are a stand-in; empty where they are not.
+def notice(source: str, options: object) -> str:
+    """What a page says of data where they are a stand-in; empty where they are not.
 
     `notice("ptb", recipe.data)` names the text that it is.
     """
     if getattr(options, "source", "real") != "stand-in":
         return ""
-    name = task.partition("_")[0]
-    classes = " Positive is the reference, negative are docstrings." if name == "imdb" else ""
-    title = TITLES.get(name, "made on this machine")
-    return f"Not the data set but a stand-in: {title}.{classes}{_CHANCE.get(name, '')}"
+    title = TITLES.get(source, "made on this machine")
+    return f"Not the data set but a stand-in: {title}.{_CHANCE.get(source, '')}"
 
 
 def digits() -> Mnist:

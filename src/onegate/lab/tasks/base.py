@@ -286,7 +286,7 @@ class Task:
 
     def stands_in(self, options: Any) -> str:
         """What a page says of data that are a stand-in; empty where they are not."""
-        return stand_ins.notice(self.name, options)
+        return stand_ins.notice(self.source, options)
 
     def check(self, recipe: Recipe) -> None:
         """Refuses a recipe whose data or model are of another task."""
