@@ -52,7 +52,7 @@ def test_pages_say_how_good_guessing_is() -> None:
     assert f"{round(guessed, -2):.0f}." in stand_ins.notice("ptb", stand_in("ptb"))
     assert np.bincount(texts.test.ratings)[[1, 10]].tolist() == [250, 250]
     assert "50% of" in stand_ins.notice("imdb", stand_in("imdb"))
-    assert "10% of" in stand_ins.notice("mnist_rows", stand_in("mnist_rows"))
+    assert "10% of" in stand_ins.notice("mnist", stand_in("mnist_rows"))
     assert stand_ins.notice("ptb", recipes.recipe("ptb", "paper", "mgu").data) == ""
 
 
