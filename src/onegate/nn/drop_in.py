@@ -151,10 +151,10 @@ class _Layer(_Shared, nn.RNNBase):
         compute, given = _dtypes(self.mode, x, states)
         if self.num_layers == 1:
             _check_weights(stacks, weights, x)
-            how = StackedRun(stacks, ways, axes, lengths)
-            out, *last = _run(how, x, states, weights, compute)
+            how = StackedRun(stacks, ways, axes, compute, given, lengths)
+            out, *last = _run(how, x, states, weights)
             self._ran(given)
-            return _to(out, given), [_to(s, given) for s in last]
+            return out, last
         turned = axes == "btd"  # dropout is drawn as torch draws it, the steps first
         axes = "tbd" if turned else axes
         out = x.transpose(0, 1) if turned else x
@@ -169,7 +169,8 @@ class _Layer(_Shared, nn.RNNBase):
                 out = _dropped(out, dropout, lengths) if dropout else out
             used = weights[layer * each :][:each]
             _check_weights(stacks, used, x)
-            out, *last = _run(StackedRun(stacks, ways, axes, lengths), out, start, used, compute)
+            how = StackedRun(stacks, ways, axes, compute, compute, lengths)
+            out, *last = _run(how, out, start, used)
             lasts.append(last)
         self._ran(given)
         stacked = [_to(torch.cat(s), given) for s in zip(*lasts, strict=True)]
@@ -208,8 +209,8 @@ class _OneStep(_Shared, nn.RNNCellBase):
         for state in states:
             _check_state(state, shape, input)
         compute, given = _dtypes(f"{self._mode}Cell", input, states)
-        how = StackedRun(stacks, 1, "bd" if input.dim() == 2 else "d")
-        new = tuple([_to(s, given) for s in _run(how, input, states, weights, compute)])
+        how = StackedRun(stacks, 1, "bd" if input.dim() == 2 else "d", compute, given)
+        new = _run(how, input, states, weights)
         self._ran(given)
         return new if several else new[0]
 
@@ -314,15 +315,9 @@ def _dropped(x: Tensor, share: float, lengths: Tensor | None) -> Tensor:
 
 
 def _run(
-    how: StackedRun,
-    x: Tensor,
-    states: Sequence[Tensor],
-    weights: Sequence[Tensor],
-    dtype: torch.dtype,
+    how: StackedRun, x: Tensor, states: Sequence[Tensor], weights: Sequence[Tensor]
 ) -> tuple[Tensor, ...]:
-    """What `stacked.run` does, the tensors made `dtype`."""
-    x = _to(x, dtype)
-    states, weights = [_to(s, dtype) for s in states], [_to(w, dtype) for w in weights]
+    """What `stacked.run` does, by whichever way can be taken."""
     if stacked.can(x, states, weights):
         return stacked.run(how, x, states, weights)
     with _full_precision():

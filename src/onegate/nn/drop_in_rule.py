@@ -37,26 +37,33 @@ class Rule(NamedTuple):
 NEVER: Final = Rule(ANY)
 
 
+# Of float32 and float64; of autocast; of modules that are themselves of half precision.
+PRECISIONS: Final = ("float32", "autocast", "bfloat16", "float16")
+_HALVES: Final = {torch.bfloat16: 2, torch.float16: 3}
+
+
 class Rules(NamedTuple):
-    """Of a class: by whether gradients are on, and whether autocast is."""
+    """Of a class: by whether gradients are on, and the number of the precision."""
 
     least: int  # row-steps of any
-    rules: tuple[tuple[Rule, Rule], tuple[Rule, Rule]]
+    rules: tuple[tuple[Rule, ...], ...]
 
     @classmethod
-    def of(cls, rules: Mapping[tuple[bool, bool], Rule]) -> Rules:
+    def of(cls, rules: Mapping[tuple[bool, str], Rule]) -> Rules:
         """Those that are not named never take the fused engine."""
-        pairs = [tuple([rules.get((g, a), NEVER) for a in (False, True)]) for g in (False, True)]
-        least = min(rule.row_steps for pair in pairs for rule in pair)
-        return cls(least, tuple(pairs))  # type: ignore[arg-type]
+        found = [
+            tuple([rules.get((learns, name), NEVER) for name in PRECISIONS])
+            for learns in (False, True)
+        ]
+        return cls(min(rule.row_steps for each in found for rule in each), tuple(found))
 
 
 def read(written: Mapping[str, list[dict[str, Any]]], maker: str) -> dict[str, Rules]:
     """The rules of a maker's processors, by class."""
-    found: dict[str, dict[tuple[bool, bool], Rule]] = {}
+    found: dict[str, dict[tuple[bool, str], Rule]] = {}
     for row in written[maker if maker in written else OTHERS]:
         rule = Rule(row["row_steps"], row.get("hidden", ANY), row["steps"])
-        found.setdefault(row["kind"], {})[row["learns"], row["autocast"]] = rule
+        found.setdefault(row["kind"], {})[row["learns"], row["precision"]] = rule
     return {kind: Rules.of(found.get(kind, {})) for kind in KINDS}
 
 
@@ -77,10 +84,12 @@ def torch_is_faster(module: Any, input: Any) -> str | None:
     """
     least, rules = RULES[module._kind]
     packed = type(input) is PackedSequence
-    count = (input.data if packed else input).numel()
+    data = input.data if packed else input
+    count = data.numel()
     if count < least * module.input_size:
         return _FEW
-    rule = rules[torch.is_grad_enabled()][torch.is_autocast_enabled("cpu")]
+    low = 1 if torch.is_autocast_enabled("cpu") else _HALVES.get(data.dtype, 0)
+    rule = rules[torch.is_grad_enabled()][low]
     steps = 1
     if packed:
         steps = len(input.batch_sizes)

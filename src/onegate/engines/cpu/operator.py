@@ -118,7 +118,7 @@ def _told_apart(entry: Entry, directions: int, tensors: Sequence[Tensor]) -> _Gi
 
 
 _LOW = (torch.bfloat16, torch.float16)
-_DTYPES = (torch.float32, torch.float64, *_LOW)
+DTYPES = (torch.float32, torch.float64, *_LOW)
 
 
 def _low_precision(x: Tensor) -> torch.dtype | None:
@@ -696,7 +696,7 @@ class _Fused:
     def problem(self, graph: Graph, x: Tensor, directions: Sequence[Direction]) -> str | None:  # noqa: ARG002
         if not x.is_cpu:
             return f"the fused engine runs on the CPU, the input is on {x.device}"
-        if x.dtype not in _DTYPES:
+        if x.dtype not in DTYPES:
             return f"the fused engine computes in float32 and float64, the input is {x.dtype}"
         if not x.numel():
             return "an empty batch"

@@ -19,7 +19,7 @@ from onegate.engines import reference
 from onegate.engines.base import Direction
 from onegate.engines.cpu import pool, programs
 from onegate.engines.cpu.native import BackwardCall, ForwardCall
-from onegate.engines.cpu.operator import ENGINE, alone, hooks, transformed, unseen
+from onegate.engines.cpu.operator import DTYPES, ENGINE, alone, hooks, transformed, unseen
 from onegate.language import Graph
 
 
@@ -127,12 +127,15 @@ def _joined(copies: list[tuple[int, int, int, int, int]]) -> list[tuple[int, int
 class StackedRun(NamedTuple):
     """What of a call is no tensor that could be learned.
 
-    axes: of x, "tbd", "btd" or "td", and of a cell's "bd" or "d".
+    axes: of x, "tbd", "btd" or "td", and of a cell's "bd" or "d". compute: the dtype in which it
+    runs; given: that of the results.
     """
 
     stacks: Stacks
     directions: int
     axes: str
+    compute: torch.dtype
+    given: torch.dtype
     lengths: Tensor | None = None
 
 
@@ -141,7 +144,7 @@ def can(x: Tensor, states: Sequence[Tensor], weights: Sequence[Tensor]) -> bool:
     return (
         not torch.compiler.is_compiling()
         and x.is_cpu
-        and (x.dtype is torch.float32 or x.dtype is torch.float64)
+        and x.dtype in DTYPES
         and forward_ad._current_level < 0
         and alone([x, *states, *weights])
         and ENGINE.missing() is None
@@ -161,6 +164,7 @@ def run(
         if True in [t.requires_grad for t in tensors]:
             results: tuple[Tensor, ...] = _apply(how, *tensors)
             return results
+    x, states, weights = _told_apart(how, _in(how.compute, (x, *states, *weights)))
     return _with_outputs(how, _forward(how, x, states, weights, False))
 
 
@@ -169,6 +173,7 @@ def generally(
 ) -> tuple[Tensor, ...]:
     """The same under autograd by an engine's `run`, for whoever has to see what is done."""
     stacks, axes = how.stacks, how.axes
+    x, states, weights = _told_apart(how, _in(how.compute, (x, *states, *weights)))
     if axes in _AXES:
         x = _AXES[axes](x)
     if axes != "tbd" and axes != "btd":
@@ -181,7 +186,8 @@ def generally(
         for d in range(how.directions)
     ]
     out, lasts = engine(stacks.graph, x, directions, how.lengths)
-    stacked = [torch.stack(list(s)) for s in zip(*lasts, strict=True)]
+    stacked = _in(how.given, [torch.stack(list(s)) for s in zip(*lasts, strict=True)])
+    out = _in(how.given, (out,))[0]
     if axes in ("bd", "d"):
         return tuple([s.view(s.shape[1 if axes == "bd" else 2 :]) for s in stacked])
     if axes == "td":
@@ -305,21 +311,25 @@ def _forward(
 
 def _with_outputs(how: StackedRun, made: _Made) -> tuple[Tensor, ...]:
     """The results for the caller, who may do with them what he likes."""
-    out, axes = made.out, how.axes
+    out, axes, results = made.out, how.axes, _in(how.given, made.results)
     if axes in ("bd", "d"):
-        return made.results
+        return tuple(results)
     if axes == "btd":
         out.transpose_(0, 1)
     elif axes == "td":
         out.squeeze_(_ROW)
-    return out, *made.results
+    return out if how.given is how.compute else out.to(how.given), *results
+
+
+def _in(dtype: torch.dtype, tensors: Sequence[Tensor]) -> Sequence[Tensor]:
+    return [t if t.dtype is dtype else t.to(dtype) for t in tensors]
 
 
 class _Stacked(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, how: StackedRun, *tensors: Tensor) -> tuple[Tensor, ...]:
-        x, states, weights = _told_apart(how, tensors)
-        made = _forward(how, x, states, weights, True)
+        wide = _in(how.compute, tensors)
+        made = _forward(how, *_told_apart(how, wide), True)
         out = made.out.detach()
         ctx.how, ctx.out, ctx.version = how, None, out._version
         ctx.set_materialize_grads(False)
@@ -330,6 +340,7 @@ class _Stacked(torch.autograd.Function):
             saved = out.clone()
         ctx.save_for_backward(saved, made.kept, how.lengths, *tensors)
         ctx.kinds = [(t.shape, t.dtype) for t in tensors]
+        ctx.wide = wide if any(a is not b for a, b in zip(wide, tensors, strict=True)) else None
         return _with_outputs(how, made)
 
     @staticmethod
@@ -346,14 +357,19 @@ class _Stacked(torch.autograd.Function):
             )
         if torch.is_grad_enabled() or transformed(given) or not unseen([*tensors, *given]):
             return None, *_differentiable(how, tensors, grads)
-        x, states, weights = _told_apart(how, tensors)
+        x, states, weights = _told_apart(how, ctx.wide or tensors)
         if out is None:
             out = ctx.out
             # Computed again where the caller has changed it; a copy for the few who do would cost
             # everybody its time and memory.
             if out._version != ctx.version:
                 out = _forward(how, x, states, weights, False).out
-        return None, *_backward(how, x, states, weights, out, kept, grads, ctx.needs_input_grad[1])
+        wide = [None if g is None else _in(how.compute, (g,))[0] for g in grads]
+        found = _backward(how, x, states, weights, out, kept, wide, ctx.needs_input_grad[1])
+        if ctx.wide is None:
+            return None, *found
+        pairs = zip(found, tensors, strict=True)
+        return None, *[None if g is None else _in(t.dtype, (g,))[0] for g, t in pairs]
 
 
 _apply: Final = cast("Any", _Stacked.apply)

@@ -10,7 +10,7 @@ import statistics
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import nullcontext
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, TypeAlias
 from unittest import mock
 
 import torch
@@ -19,7 +19,7 @@ from torch import Tensor, nn
 from onegate import files
 from onegate.lab.bench.measure import ratios
 from onegate.nn import drop_in
-from onegate.nn.drop_in_rule import ANY, MAKER, NEVER, OTHERS, RULES, Rule, Rules, read
+from onegate.nn.drop_in_rule import ANY, MAKER, NEVER, OTHERS, PRECISIONS, RULES, Rule, Rules, read
 
 # T, B, and both sizes: the shapes of the figures, and further ones for the rule.
 SHAPES: Final = (
@@ -30,13 +30,16 @@ FURTHER: Final = ((2, 4, 256), (4, 64, 128), (20, 1, 1024))
 OF_CELLS: Final = (
     (1, 1, 64), (1, 1, 512), (1, 8, 128), (1, 32, 1024), (1, 64, 256), (1, 512, 512),
 )  # fmt: skip
+Key: TypeAlias = tuple[str, bool, str]  # class, whether gradients are on, precision
 LAYERS: Final = ("GRU", "LSTM", "RNN")
 CELLS: Final = ("GRUCell", "LSTMCell", "RNNCell")
 NEVER_ABOVE, GRU_MEDIAN = 1.05, 0.4  # of torch's time; the median in training
 SECONDS: Final = 0.2  # for each contestant and shape
 SURE: Final = 0.97  # a ratio from which torch's kernel is taken: never slower than before
 _LEFT: Final = "left to torch"
-_FORCED: Final = {_LEFT: Rules.of({}), "fused": Rules(0, ((Rule(0), Rule(0)), (Rule(0), Rule(0))))}
+_HALVES: Final = {"bfloat16": torch.bfloat16, "float16": torch.float16}
+_ALWAYS: Final = {(learns, name): Rule(0) for learns in (False, True) for name in PRECISIONS}
+_FORCED: Final = {_LEFT: Rules.of({}), "fused": Rules.of(_ALWAYS)}
 
 
 def accelerate(
@@ -48,16 +51,18 @@ def accelerate(
     rule: a file for the rule that all such files ask for, those beside `kept` included.
     """
     rows = json.loads(kept.read_text())["rows"] if kept is not None and kept.is_file() else []
-    known = {(r["kind"], r["learns"], r["autocast"], *r["shape"]) for r in rows}
-    for kind, learns, low, shape in sorted(_cases(), key=lambda case: math.prod(case[3])):
-        if (kind, learns, low, *shape) not in known:
-            rows.append(_row(kind, learns, low, shape, seconds))
+    known = {(r["kind"], r["learns"], r["precision"], *r["shape"]) for r in rows}
+    for kind, learns, precision, shape in sorted(_cases(), key=lambda case: math.prod(case[3])):
+        if (kind, learns, precision, *shape) not in known:
+            rows.append(_row(kind, learns, precision, shape, seconds))
             if kept is not None:
                 files.write_json(kept, {"maker": MAKER, "rows": rows})
     runs = [(MAKER, rows), *_beside(kept)]
+    all_rows = [row for _, own in runs for row in own]
+    others = rules(all_rows)  # of processors of which none was measured, or not in all precisions
     written = {
-        maker: [_written(key, found) for key, found in rules(own).items() if found != NEVER]
-        for maker, own in _by_maker(runs)
+        maker: [_written(k, r) for k, r in {**others, **rules(own)}.items() if r != NEVER]
+        for maker, own in [*_by_maker(runs), (OTHERS, all_rows)]
     }
     if rule is not None:
         files.write_json(rule, written)
@@ -88,7 +93,7 @@ def verdicts(rows: list[dict[str, Any]], rule: dict[str, Rules]) -> Iterator[str
 
 def taken(row: dict[str, Any], rule: dict[str, Rules]) -> tuple[float, bool]:
     """The time of the accelerated layer over torch's, and whether the fused engine is taken."""
-    own = rule[row["kind"]].rules[row["learns"]][row["autocast"]]
+    own = rule[row["kind"]].rules[row["learns"]][PRECISIONS.index(row["precision"])]
     left = own.leaves(row["shape"][0], _row_steps(row), row["shape"][2])
     return (row["left"], False) if left else (row["fused"], True)
 
@@ -109,46 +114,53 @@ def _beside(kept: Path | None) -> list[tuple[str, list[dict[str, Any]]]]:
 def _by_maker(
     runs: list[tuple[str, list[dict[str, Any]]]],
 ) -> Iterator[tuple[str, list[dict[str, Any]]]]:
-    """The rows of each maker's machines, and for processors of others those of all."""
+    """The rows of each maker's machines."""
     for maker in sorted({maker for maker, _ in runs}):
         yield maker, [row for made_by, rows in runs if made_by == maker for row in rows]
-    yield OTHERS, [row for _, rows in runs for row in rows]
 
 
-def _written(key: tuple[str, bool, bool], rule: Rule) -> dict[str, Any]:
-    row = dict(zip(("kind", "learns", "autocast"), key, strict=True))
+def _written(key: Key, rule: Rule) -> dict[str, Any]:
+    row = dict(zip(("kind", "learns", "precision"), key, strict=True))
     row |= {"row_steps": rule.row_steps, "steps": rule.steps}
     return row if rule.hidden == ANY else {**row, "hidden": rule.hidden}
 
 
-def _low_over_full(rows: list[dict[str, Any]]) -> dict[tuple[str, bool, bool], list[float]]:
-    """On the fused engine: the time under autocast over the time in float32, by kind."""
+def _low_over_full(rows: list[dict[str, Any]]) -> dict[Key, list[float]]:
+    """On the fused engine: the time in half precision over the time in float32, by kind."""
 
     def seconds(row: dict[str, Any]) -> float:
         return float(row["fused"] * row["seconds"])
 
-    full = {(r["kind"], r["learns"], *r["shape"]): seconds(r) for r in rows if not r["autocast"]}
-    found: dict[tuple[str, bool, bool], list[float]] = {}
+    full = {
+        (r["kind"], r["learns"], *r["shape"]): seconds(r)
+        for r in rows
+        if r["precision"] == "float32"
+    }
+    found: dict[Key, list[float]] = {}
     for row in rows:
         own = full.get((row["kind"], row["learns"], *row["shape"]))
-        if row["autocast"] and own:
-            key = row["kind"], row["learns"], True
+        if row["precision"] != "float32" and own:
+            key = row["kind"], row["learns"], row["precision"]
             found.setdefault(key, []).append(seconds(row) / own)
     return found
 
 
-def _cases() -> Iterator[tuple[str, bool, bool, tuple[int, int, int]]]:
-    for learns, low in itertools.product((True, False), (False, True)):
-        yield from itertools.product(LAYERS, (learns,), (low,), SHAPES + FURTHER)
-        yield from itertools.product(CELLS, (learns,), (low,), OF_CELLS)
+def _cases() -> Iterator[tuple[str, bool, str, tuple[int, int, int]]]:
+    for learns, precision in itertools.product((True, False), PRECISIONS):
+        # The largest would take torch minutes in half precision.
+        shapes = (SHAPES[:-1] if precision in _HALVES else SHAPES) + FURTHER
+        yield from itertools.product(LAYERS, (learns,), (precision,), shapes)
+        yield from itertools.product(CELLS, (learns,), (precision,), OF_CELLS)
 
 
 def _row(
-    kind: str, learns: bool, low: bool, shape: tuple[int, int, int], seconds: float
+    kind: str, learns: bool, precision: str, shape: tuple[int, int, int], seconds: float
 ) -> dict[str, Any]:
     steps, batch, size = shape
-    layer = getattr(nn, kind)(size, size)
+    dtype, low = _HALVES.get(precision, torch.float32), precision == "autocast"
+    layer = getattr(nn, kind)(size, size, dtype=dtype)
     x = torch.randn(steps, batch, size) if kind in LAYERS else torch.randn(batch, size)
+    x = x.to(dtype)
     calls = {"torch": _step(layer, x, learns, low)}
     with mock.patch.dict(RULES, _FORCED):
         for name in _FORCED:
@@ -158,14 +170,14 @@ def _row(
         quotients, median = ratios(calls, "torch", seconds, minimum=5)
     left, fused = quotients[_LEFT], quotients["fused"]
     print(
-        f"{_named((kind, learns, low)):32} T {steps:3} B {batch:3} n {size:4}: torch "
+        f"{_named((kind, learns, precision)):32} T {steps:3} B {batch:3} n {size:4}: torch "
         f"{median * 1e3:.3f} ms; over it: left to torch {left:.2f}, fused {fused:.2f}",
         flush=True,
     )
     return {
         "kind": kind,
         "learns": learns,
-        "autocast": low,
+        "precision": precision,
         "shape": list(shape),
         "seconds": median,
         "left": left,
@@ -173,7 +185,7 @@ def _row(
     }
 
 
-def rules(rows: Iterable[dict[str, Any]]) -> dict[tuple[str, bool, bool], Rule]:
+def rules(rows: Iterable[dict[str, Any]]) -> dict[Key, Rule]:
     """By kind, the rule that takes the fused engine most often and is never the slower one.
 
     Its bounds are at shapes where the fused engine was measured faster, not beyond those where it
@@ -206,16 +218,16 @@ def _row_steps(row: dict[str, Any]) -> int:
 
 def _by_kind(
     rows: Iterable[dict[str, Any]],
-) -> list[tuple[tuple[str, bool, bool], list[dict[str, Any]]]]:
-    groups: dict[tuple[str, bool, bool], list[dict[str, Any]]] = {}
+) -> list[tuple[Key, list[dict[str, Any]]]]:
+    groups: dict[Key, list[dict[str, Any]]] = {}
     for row in rows:
-        groups.setdefault((row["kind"], row["learns"], row["autocast"]), []).append(row)
+        groups.setdefault((row["kind"], row["learns"], row["precision"]), []).append(row)
     return list(groups.items())
 
 
-def _named(key: tuple[str, bool, bool]) -> str:
-    kind, learns, low = key
-    return f"{kind}, {'training' if learns else 'inference'}{', autocast' if low else ''}"
+def _named(key: Key) -> str:
+    kind, learns, precision = key
+    return f"{kind}, {'training' if learns else 'inference'}, {precision}"
 
 
 def _step(layer: nn.Module, x: Tensor, learns: bool, low: bool) -> Callable[[], object]:

@@ -165,17 +165,17 @@ def inside(made: Content) -> str:
 def accelerated(made: Content) -> str:
     """Time of accelerated layers over torch's, by shape; and in brackets of the fused engine."""
     rule = read(json.loads(FILE.read_text(encoding="utf-8")), made["maker"])
-    found: dict[tuple[str, bool, bool], dict[tuple[int, ...], str]] = {}
+    found: dict[tuple[str, bool, str], dict[tuple[int, ...], str]] = {}
     for row in made["rows"]:
-        key = row["kind"], row["learns"], row["autocast"]
+        key = row["kind"], row["learns"], row["precision"]
         ratio, fused = taken(row, rule)
         text = f"{ratio:.2f}" if fused else f"{ratio:.2f} ({row['fused']:.2f})"
         found.setdefault(key, {})[tuple(row["shape"])] = text
     shapes = sorted({s for cells in found.values() for s in cells}, key=lambda s: (s[0] * s[1], s))
     cells = [
-        [kind, "training" if learns else "inference", "autocast" if low else "float32"]
+        [kind, "training" if learns else "inference", precision]
         + [measured.get(shape, "") for shape in shapes]
-        for (kind, learns, low), measured in sorted(found.items(), key=lambda row: row[0][1:])
+        for (kind, learns, precision), measured in found.items()
     ]
     sizes = [", ".join(map(str, shape)) for shape in shapes]
     where = _where(made).replace(", float32,", ",")
