@@ -11,6 +11,7 @@ nbformat = pytest.importorskip("nbformat", reason="needs nbformat to read notebo
 nbclient = pytest.importorskip("nbclient", reason="needs nbclient to run notebooks")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.stem)
 def test_it_runs(path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     pytest.importorskip("ipykernel", reason="needs ipykernel to run notebooks")

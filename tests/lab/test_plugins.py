@@ -152,6 +152,9 @@ def test_a_file_with_an_error_registers_nothing(
     [
         ("mine.py:Nothing", "mine.py has no class 'Nothing' that is a onegate.Unit"),
         ("mine.py:First", "mine.py has no class 'First' that is a onegate.Unit"),
+        ("mine.py:Unit", "mine.py has no class 'Unit' that is a onegate.Unit; there is mine.py:"),
+        ("mine.py:Base", "mine.py has no class 'Base'"),
+        ("mine.py", "mine.py is a file: name a class in it .*; there is mine.py:"),
         ("gone.py:First", "gone.py cannot be read: No such file or directory"),
     ],
 )

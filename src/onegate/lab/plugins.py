@@ -89,14 +89,17 @@ def task(text: str) -> str:
 
 
 def _named(text: str, wanted: type, described: str) -> str:
-    path, _, name = text.rpartition(":")
+    path, _, name = (f"{text}:" if text.endswith(".py") else text).rpartition(":")
     if not path.endswith(".py"):
         return text
-    plugin = load(path)
-    kind = getattr(plugin.module, name, None)
-    if not (isinstance(kind, type) and issubclass(kind, wanted)):
-        raise PluginError(f"{path} has no class {name!r} that is a {described}")
-    return _registered(kind, name)
+    own = vars(load(path).module)
+    types = {key: one for key, one in own.items() if isinstance(one, type) and _is_whole(one)}
+    fitting = {key: one for key, one in types.items() if issubclass(one, wanted)}
+    if name not in fitting:
+        known = ", ".join(f"{path}:{key}" for key in fitting) or "none"
+        missing = f"has no class {name!r}" if name else "is a file: name a class in it"
+        raise PluginError(f"{path} {missing} that is a {described}; there is {known}")
+    return _registered(fitting[name], name)
 
 
 def _registered(kind: type, name: str) -> str:
@@ -126,20 +129,19 @@ def _run(path: str, content: bytes) -> Plugin:
     with _all_or_nothing(module):
         try:
             exec(compile(importlib.util.decode_source(content), path, "exec"), vars(module))
-            for kind in [one for one in vars(module).values() if _is_whole(one, module)]:
-                _registered(kind, kind.__name__)
+            for kind in [one for one in vars(module).values() if isinstance(one, type)]:
+                if kind.__module__ == module.__name__ and _is_whole(kind):
+                    _registered(kind, kind.__name__)
         except Exception as error:
             raise PluginError(f"{path}{_line(error, path)}: {_said(error)}") from error
     PLUGINS[module.__name__] = Plugin(path, content, module)
     return PLUGINS[module.__name__]
 
 
-def _is_whole(one: object, module: ModuleType) -> bool:
-    """Whether it is a unit or a task of the file, not a base of others."""
-    if not isinstance(one, type) or one.__module__ != module.__name__:
-        return False
-    return (issubclass(one, Unit) and one.step is not Unit.step) or (
-        issubclass(one, Task) and hasattr(one, "name")
+def _is_whole(kind: type) -> bool:
+    """Whether it is a unit or a task, not a base of others."""
+    return (issubclass(kind, Unit) and kind.step is not Unit.step) or (
+        issubclass(kind, Task) and hasattr(kind, "name")
     )
 
 

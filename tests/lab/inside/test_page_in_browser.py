@@ -22,6 +22,7 @@ from tests.lab.browser import ATTACKS, Browser, Page, find_chromium
 from tests.lab.contrast import contrasts
 
 pytestmark = [
+    pytest.mark.slow,
     pytest.mark.browser,
     pytest.mark.skipif(find_chromium() is None, reason="no Chromium: apt-get install chromium"),
 ]

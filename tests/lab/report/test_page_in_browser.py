@@ -23,6 +23,7 @@ from tests.lab.report import synthetic
 from tests.lab.report.reading import ReadPage
 
 pytestmark = [
+    pytest.mark.slow,
     pytest.mark.browser,
     pytest.mark.skipif(find_chromium() is None, reason="no Chromium: apt-get install chromium"),
 ]

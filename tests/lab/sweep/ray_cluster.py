@@ -18,13 +18,16 @@ from pathlib import Path
 
 _SECONDS_TO_START = 300
 _ATTEMPTS = 3
-# Deaths are noticed within seconds, not within a minute.
-_QUICK: Mapping[str, str] = {
+# Deaths are noticed within seconds, not within a minute; processes that start on a busy machine are
+# waited for.
+_PATIENCE: Mapping[str, str] = {
     "RAY_health_check_initial_delay_ms": "1000",
     "RAY_health_check_period_ms": "500",
     "RAY_health_check_timeout_ms": "30000",
     "RAY_health_check_failure_threshold": "3",
     "RAY_USAGE_STATS_ENABLED": "0",
+    "RAY_CLIENT_SERVER_CHECK_CHANNEL_TIMEOUT_S": "120",
+    "RAY_worker_register_timeout_seconds": "300",
 }
 
 
@@ -49,7 +52,7 @@ class Node:
                  f"--object-store-memory={80 * 1024 * 1024}", *options],
                 stdout=file, stderr=subprocess.STDOUT, start_new_session=True,
                 preexec_fn=_die_with_the_tests,
-                env={**os.environ, **_QUICK, **env},
+                env={**os.environ, **_PATIENCE, **env},
             )  # fmt: skip
 
     def _has_started(self) -> bool:

@@ -20,7 +20,10 @@ from tests.lab.sweep.made import SETTINGS, recipes, same_bits
 from tests.lab.sweep.ray_cluster import Node, RayCluster
 
 pytest.importorskip("ray")
-pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="loopback nodes need Linux")
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.skipif(sys.platform != "linux", reason="loopback nodes need Linux"),
+]
 
 LENGTH = "length=40"
 SEEDS = tuple(range(6))

@@ -14,6 +14,8 @@ from tests.library.engines.test_native_programs import WIDEST, many_products
 from tests.library.native import sanitize
 from tests.library.native.programs import write
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.fixture(scope="module")
 def driver() -> Path:
