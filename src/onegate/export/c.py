@@ -18,15 +18,15 @@ from torch import Tensor, nn
 from onegate.export.deployable import Deployable, ExportError, Layer, deployable
 from onegate.export.latex import equations
 from onegate.export.schedule import (
+    CallStage,
     Loop,
     MapStage,
-    NormStage,
     StepSchedule,
     schedule,
     state_names,
 )
 from onegate.language import Graph, Value
-from onegate.ops import OPERATIONS, is_gate
+from onegate.ops import OPERATIONS, is_gate, is_norm
 
 _ABOUT: Final = {
     "linear": "y is what the last layer gives.",
@@ -38,6 +38,7 @@ _RUNTIME: Final = Path(__file__).parent / "runtime"
 PANEL: Final = 16
 _INCLUDED: Final = ("stddef", "stdint", "stdio", "string")  # headers that a stem would hide
 _GOLDEN_STEPS: Final = 12
+_LONG: Final = ("sigmoid", "tanh", "exp", "softplus", "log", "sqrt", "silu")
 _FLAGS: Final = "-std=c99 -O2 -ffp-contract=off"
 
 
@@ -92,6 +93,14 @@ class Writer:
         """The file of runtime/ with what equations are made of."""
         return "functions"
 
+    @property
+    def shared(self) -> frozenset[str]:
+        """Operations that stand several times in the model, and are many instructions."""
+        if self.gates:  # they are kept by the loop that has them
+            return frozenset()
+        uses = Counter(n.op for layer in self.model.layers for n in layer.graph.nodes)
+        return frozenset(op for op in _LONG if uses[op] > 1)
+
     def macros(self) -> str:
         return ""
 
@@ -108,7 +117,14 @@ class Writer:
         return ""
 
     def layer(self, place: int) -> str:
-        return _layer(place, self.model.layers[place], self.stem, self.gates)
+        plan = schedule(self.model.layers[place].graph, self.shared)
+        return _layer(place, self.model.layers[place], plan, self.stem, self.gates)
+
+    def _each(self) -> list[str]:
+        unit = self.model.layers[0].graph.unit.name
+        return [
+            _EACH.format(op=op, value=_spelled(op, ["y[i]"], unit)) for op in sorted(self.shared)
+        ]
 
     def dense(self, place: int) -> str:
         dense = self.model.dense[place]
@@ -176,7 +192,7 @@ class Writer:
         return f"-1, and nothing is done, where word is none of 0 to {self.stem.upper()}_WORDS - 1."
 
     def source(self) -> str:
-        parts = [*self.runtimes(), self.tables()]
+        parts = [*self.runtimes(), self.tables(), *self._each()]
         parts += [self.layer(place) for place in range(len(self.model.layers))]
         parts += [self.dense(place) for place in range(len(self.model.dense))]
         if self.model.embedding is not None:
@@ -249,9 +265,9 @@ def gates_of(graph: Graph) -> dict[str, Value]:
     }
 
 
-def _layer(place: int, layer: Layer, stem: str, gates: bool) -> str:
+def _layer(place: int, layer: Layer, plan: StepSchedule, stem: str, gates: bool) -> str:
     """The constants and the function of one layer."""
-    graph, plan = layer.graph, schedule(layer.graph)
+    graph = layer.graph
     shown = gates_of(graph) if gates else {}
     for stage in plan.stages:
         if isinstance(stage, Loop):
@@ -273,8 +289,8 @@ def _layer(place: int, layer: Layer, stem: str, gates: bool) -> str:
     for stage in plan.stages:
         if isinstance(stage, MapStage):
             lines += _product(stage, plan, prefix)
-        elif isinstance(stage, NormStage):
-            lines += norm(stage, prefix)
+        elif isinstance(stage, CallStage):
+            lines += call(stage, prefix)
         else:
             lines += loop(stage, prefix, graph.unit.name)
     return f"{arrays}/* {about} */\n{function(place, stem, graph, 'float', lines)}"
@@ -303,13 +319,21 @@ def padded_inputs(graph: Graph, plan: StepSchedule, kind: str, prefix: str) -> l
     return lines
 
 
-def norm(stage: NormStage, prefix: str) -> list[str]:
-    """A norm in float."""
+def call(stage: CallStage, prefix: str) -> list[str]:
+    """A norm in float, or a function of a whole vector."""
+    op, y = stage.node.op, stage.buffer
+    if not is_norm(op):
+        source = access(stage.loads[stage.node.args[0]], prefix)
+        copied = [] if source == y else [f"  memcpy({y}, {source}, sizeof {y});"]
+        return [*copied, f"  each_{op}({y}, {padded(stage.node.size or 0)}u);"]
     operands = ", ".join(access(stage.loads[v], prefix) for v in stage.operands)
     count, size, eps = len(stage.operands), stage.node.size, number(stage.node.args[1].number)
-    given = f"(const float *const[]){{{operands}}}, {count}u, {size}u"
-    centred = int(stage.node.op == "layer_norm")
-    return [f"  norm({stage.buffer}, {given}, {centred}, {eps});"]
+    return [  # a literal of an array would be no C++
+        "  {",
+        f"    const float *const of[] = {{{operands}}};",
+        f"    norm({y}, of, {count}u, {size}u, {int(op == 'layer_norm')}, {eps});",
+        "  }",
+    ]
 
 
 def _product(stage: MapStage, plan: StepSchedule, prefix: str) -> list[str]:
@@ -334,16 +358,20 @@ def loop(loop: Loop, prefix: str, unit: str) -> list[str]:
         names[value] = f"v{len(names)}"
         lines.append(f"    const float {names[value]} = {access(place, prefix)}[i];")
     for node in loop.nodes:
-        if not (spelling := OPERATIONS[node.op].c):
-            raise ExportError(f"{unit}: C has no spelling of {node.op!r}: see onegate.ops")
         operands = [names.get(a) or number(a.number) for a in node.args]
         names[node] = f"v{len(names)}"
-        written = spelling.format(*operands)
+        written = _spelled(node.op, operands, unit)
         lines.append(f"    const float {names[node]} = {written};")
     for place, value in loop.stores:
         source = names.get(value) or number(value.number)
         lines.append(f"    {access(place, prefix)}[i] = {source};")
     return [*lines, "  }"]
+
+
+def _spelled(op: str, operands: list[str], unit: str) -> str:
+    if not (spelling := OPERATIONS[op].c):
+        raise ExportError(f"{unit}: C has no spelling of {op!r}: see onegate.ops")
+    return spelling.format(*operands)
 
 
 def access(place: str, prefix: str, from_x: bool = False) -> str:
@@ -524,8 +552,9 @@ def _readme(writer: Writer, facts: Mapping[str, Any]) -> str:
         about += " A word is its number in the vocabulary."
     if len(model.widths) > 1:
         about += f" x holds {', '.join(model.widths)}, one after another."
-    if writer.number != "float":
-        about += f" Numbers are whole, see `{stem.upper()}_INPUT_EXPONENT` in `{stem}.h`."
+    whole = writer.number != "float"
+    if whole and len(model.widths) > 1:
+        about += f" Each has an exponent of its own, see `{stem}.h`."
     return _README.format(
         stem=stem,
         macro=stem.upper(),
@@ -535,6 +564,7 @@ def _readme(writer: Writer, facts: Mapping[str, Any]) -> str:
         declared=declared,
         result=writer.result,
         about=about,
+        numbers=_WHOLE.format(macro=stem.upper()) if whole and value == "x" else "",
     )
 
 
@@ -589,6 +619,16 @@ void *memset(void *, int, size_t);
 #else
 #define SHARED
 #endif
+"""
+_EACH: Final = """\
+static SHARED void each_{op}(float *y, unsigned n) {{ /* a multiple of 16 */
+  for (; n > 0u; n -= 16u, y += 16) {{
+#ifdef __clang__
+#pragma clang loop unroll(disable)
+#endif
+    for (unsigned i = 0u; i < 16u; i++) y[i] = {value};
+  }}
+}}
 """
 _SOFTMAX: Final = """\
     float most = {last}[0], sum = 0.0f;
@@ -657,15 +697,19 @@ needs. Nothing is allocated; of the C library `memcpy` and `memset` are used.
 ```c
 #include "{stem}.h"
 
-{stem}_state s;
+{stem}_state s; /* of one stream; as many as are wanted */
 {declared}{result} y[{macro}_OUTPUTS];
-{stem}_reset(&s);
-{stem}_step(&s, {value}, y); /* at every step; y may be NULL until the last one */
+{stem}_reset(&s); /* wherever a sequence begins */
+{stem}_step(&s, {value}, y); /* at every step; y may be NULL where nothing is to be read out */
 ```
 
-Compile with `{flags}`, and for a machine's vectors with
-`-march=native`. The bits are the same. `make test` runs the self-test and prints a hash of all
-outputs. {about}
+{about}
+{numbers}
+Compile with `{flags}`; `-march=native` adds the vectors of the machine
+that compiles, and the bits stay the same. C++ may include `{stem}.h`, and compile `{stem}.c`, too.
+
+`make test` compiles and runs the self-test, which prints a hash of all outputs. The hash is the
+same on every machine: to try another one, compile `{stem}_test.c` and `{stem}.c` for it.
 
 ## Model card
 
@@ -674,4 +718,13 @@ sha256 is that of `{stem}.c`.
 | | |
 | --- | --- |
 {rows}
+"""
+_WHOLE: Final = """
+Numbers are whole. From floats and to floats, with `math.h`:
+
+```c
+long v = lroundf(ldexpf(number, {macro}_INPUT_EXPONENT)); /* of an input */
+x[i] = (int16_t)(v > 32767 ? 32767 : v < -32768 ? -32768 : v);
+float score = ldexpf((float)y[i], -{macro}_OUTPUT_EXPONENT);
+```
 """

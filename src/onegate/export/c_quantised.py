@@ -26,9 +26,9 @@ from onegate.export.quantise import (
     whole,
 )
 from onegate.export.schedule import (
+    CallStage,
     Loop,
     MapStage,
-    NormStage,
     StepSchedule,
     schedule,
     state_names,
@@ -92,6 +92,10 @@ class QuantisedWriter(c.Writer):
     def functions(self) -> str:
         return "functions_integer" if self.integer else "functions"
 
+    @property
+    def shared(self) -> frozenset[str]:
+        return frozenset() if self.integer else super().shared
+
     def macros(self) -> str:
         if not self.integer:
             return ""
@@ -115,7 +119,7 @@ class QuantisedWriter(c.Writer):
 
     def layer(self, place: int) -> str:
         q = self.quantised.layers[place]
-        return _Emitted(self, q, f"l{place}", schedule(q.layer.graph)).text(place)
+        return _Emitted(self, q, f"l{place}", schedule(q.layer.graph, self.shared)).text(place)
 
     def tables(self) -> str:
         if not self.integer:
@@ -240,8 +244,8 @@ class _Emitted:
         for stage in self.plan.stages:
             if isinstance(stage, MapStage):
                 lines += self._product(stage)
-            elif isinstance(stage, NormStage):
-                lines += self._norm(stage) if integer else c.norm(stage, self.prefix)
+            elif isinstance(stage, CallStage):
+                lines += self._norm(stage) if integer else c.call(stage, self.prefix)
             else:
                 lines += self._loop(stage)
         if any(" q[i] = " in line or "(q, " in line for line in lines):
@@ -291,7 +295,7 @@ class _Emitted:
             before = y
         return lines
 
-    def _norm(self, stage: NormStage) -> list[str]:
+    def _norm(self, stage: CallStage) -> list[str]:
         """The operands side by side with one exponent, then the norm of the first."""
         node, n, e = stage.node, stage.node.size or 0, self.q.exponents
         common = min(e[value] for value in stage.loads)

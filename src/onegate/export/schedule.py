@@ -1,4 +1,4 @@
-"""The order in which one step of a stream is computed: products, norms, loops between them."""
+"""The order in which one step of a stream is computed: products, calls, loops between them."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ class MapStage:
 
 
 @dataclass(eq=False)
-class NormStage:
-    """A norm into a buffer; loads: operand -> where it lies."""
+class CallStage:
+    """A norm, or a function of a whole vector, into a buffer; loads: operand -> where it lies."""
 
     node: Value
     buffer: str = ""
@@ -49,7 +49,7 @@ class Loop:
     stores: list[tuple[str, Value]] = field(default_factory=list)
 
 
-Stage: TypeAlias = MapStage | NormStage | Loop
+Stage: TypeAlias = MapStage | CallStage | Loop
 
 
 @dataclass(frozen=True, eq=False)
@@ -68,9 +68,10 @@ def state_names(graph: Graph) -> list[str]:
     return [s.name if plain else f"s{i}" for i, s in enumerate(graph.states)]
 
 
-def schedule(graph: Graph) -> StepSchedule:
+def schedule(graph: Graph, shared: frozenset[str] = frozenset()) -> StepSchedule:
     """Products as soon as their operands are there, and few loops.
 
+    shared: operations whose code is to stand once: they are called for whole vectors.
     A buffer is used again when nobody reads it any more. A new state is written when nobody reads
     the old one any more.
     """
@@ -78,18 +79,22 @@ def schedule(graph: Graph) -> StepSchedule:
     leaves = ("input", "state", "vector", "constant")
     done = {node for node in graph.nodes if node.op in leaves} | {*graph.inputs, *graph.states}
     left = [node for node in graph.nodes if node not in done]
+
+    def is_called(node: Value) -> bool:
+        of_vector = node.op in shared and bool(node.size) and node.args[0].op != "constant"
+        return is_norm(node.op) or of_vector
+
     while left:
         ready = [n for n in left if n.op == "affine" and done.issuperset(n.args)]
         stages += [MapStage(node, graph.maps[node]) for node in ready]
-        norms = [n for n in left if is_norm(n.op) and done.issuperset(n.args)]
-        stages += [NormStage(node) for node in norms]
-        done.update(ready, norms)
+        called = [n for n in left if is_called(n) and done.issuperset(n.args)]
+        stages += [CallStage(node) for node in called]
+        done.update(ready, called)
         left = [node for node in left if node not in done]
         loop: list[Value] = []
         for node in left:
             same = not loop or node.size == loop[0].size
-            over_row = node.op == "affine" or is_norm(node.op)
-            if not over_row and same and done.issuperset(node.args):
+            if node.op != "affine" and not is_called(node) and same and done.issuperset(node.args):
                 loop.append(node)
                 done.add(node)
         if loop:
@@ -102,7 +107,7 @@ def _reads(stage: Stage) -> set[Value]:
     """What a stage needs from outside it; constants are written out."""
     if isinstance(stage, MapStage):
         return set(stage.map.operands)
-    nodes = [stage.node] if isinstance(stage, NormStage) else stage.nodes
+    nodes = [stage.node] if isinstance(stage, CallStage) else stage.nodes
     inner = set(nodes)
     return {a for n in nodes for a in n.args if a not in inner and a.op != "constant"}
 
@@ -146,10 +151,14 @@ def _placed(graph: Graph, stages: list[Stage]) -> StepSchedule:
             stage.buffer = places[stage.node] = buffer(stage.node.size or 0)
             free += sorted(gone)
             continue
-        if isinstance(stage, NormStage):
+        if isinstance(stage, CallStage):
             stage.loads = {v: places[v] for v in stage.node.args if v in reads}
-            stage.buffer = places[stage.node] = buffer(stage.node.size or 0)
-            free += sorted(gone)
+            if is_norm(stage.node.op) or buffers.get(gone[0] if gone else "") != stage.node.size:
+                stage.buffer = buffer(stage.node.size or 0)
+                free += sorted(gone)
+            else:
+                (stage.buffer,) = gone  # in place
+            places[stage.node] = stage.buffer
             continue
         stage.loads = {v: places[v] for v in sorted(reads, key=lambda v: places[v])}
         free += sorted(gone)  # elements are read before they are written: in place is well

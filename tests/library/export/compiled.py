@@ -66,6 +66,10 @@ def check_strictly(folder: Path) -> None:
     for compiler in compilers:
         gcc(folder, *STRICT, "-c", "model.c", compiler=compiler)
         assert undefined(folder) <= {"memcpy", "memset"}
+    for compiler in ("g++", "clang++"):
+        if shutil.which(compiler) is not None:
+            strict = ["-Wall", "-Wextra", "-Werror", "-O1"]
+            gcc(folder, *strict, "-x", "c++", "-c", "model.c", "-o", "cpp.o", compiler=compiler)
     checks = ["-fsanitize=address,undefined", "-fno-sanitize-recover=all", "-g", "-O1"]
     gcc(
         folder, *STRICT, *checks, "-o", "checked", "model.c", "model_test.c", compiler=compilers[-1]

@@ -153,21 +153,49 @@ console.log((hash ? 'ok ' : 'FAILED ') + hash.toString(16).padStart(8, '0'));
 """
 
 
-def hashes(mode: str | None, folder: Path) -> set[str]:
-    """Those of all targets, printed with the counts."""
+# At most: of `model` on a target in some arithmetic, what `Ran` and `sizes` say.
+LIMITS = {
+    ("integer", "Cortex-M4"): {"instructions": 35_000, "flash": 18_000, "room": 2_000},
+    ("integer", "Cortex-M0+"): {"instructions": 100_000},
+    **{(mode, "x86-64 SSE2"): {"code": 2_048} for mode in ("float", *MODES)},
+}
+
+
+def exceeded(name: str, mode: str | None, ran: Ran, folder: Path) -> list[str]:
+    """The figures of a target that a folder's code does not keep to."""
+    key = mode or "float", name
+    if key not in LIMITS:
+        return []
+    code, constants = sizes(TARGETS[name], folder)
+    found = {
+        "instructions": ran.instructions, "room": ran.room, "code": code,
+        "flash": code + constants,
+    }  # fmt: skip
+    return [
+        f"{' '.join(key)}: {found[what]:,.0f} {what}, at most {limit:,}"
+        for what, limit in LIMITS[key].items()
+        if found[what] > limit
+    ]
+
+
+def hashes(mode: str | None, folder: Path) -> tuple[set[str], list[str]]:
+    """Those of all targets, printed with the counts; and the limits that are not kept."""
     exported(mode, folder)
-    found = set()
+    found, beyond = set[str](), list[str]()
     for name, target in TARGETS.items():
         if (tool := target.missing()) is not None:
             print(f"{name:16} left out: {tool} is not installed")
             continue
         ran = run(target, folder, mode)
         told = f"{ran.instructions:12,.0f} instructions a step, " if ran.room else "  "
-        told += _size(target, folder) if ran.room or name == "x86-64 SSE2" else ""
+        if ran.room or name == "x86-64 SSE2":
+            code, constants = sizes(target, folder)
+            told += f"{code:,} B of code, {constants:,} B of constants"
         told += f", {ran.room:,} B of state and stack" if ran.room else ""
         print(f"{mode or 'float':8} {name:16} {ran.hash}{told}".rstrip(), flush=True)
         found.add(ran.hash)
-    return found
+        beyond += exceeded(name, mode, ran, folder)
+    return found, beyond
 
 
 def unit_hashes(unit: str, mode: str | None) -> set[str]:
@@ -201,7 +229,7 @@ def units(names: list[str]) -> list[str]:
     return differ
 
 
-def _size(target: Target, folder: Path) -> str:
+def sizes(target: Target, folder: Path) -> tuple[int, int]:
     """Code, and constants and data, of model.c in bytes."""
     command = [target.compiler, *FLAGS, *target.flags, "-c", "model.c", "-o", "model.o"]
     subprocess.run(command, cwd=folder, check=True)
@@ -211,21 +239,27 @@ def _size(target: Target, folder: Path) -> str:
         check=True,
     ).stdout  # fmt: skip
     rows = re.findall(r"^\.(\w+)\S*\s+(\d+)", shown, re.MULTILINE)
-    sizes = {part: sum(int(n) for name, n in rows if name == part) for part in ("text", "rodata")}
-    return f"{sizes['text']:,} B of code, {sizes['rodata']:,} B of constants"
+    code, constants = (
+        sum(int(n) for name, n in rows if name == part) for part in ("text", "rodata")
+    )
+    return code, constants
 
 
 def main() -> int:
-    """All arithmetics on all targets; 1 if two targets differ."""
-    differ: list[str] = []
+    """All arithmetics on all targets; 1 if two targets differ, or a limit is not kept."""
+    differ, beyond = list[str](), list[str]()
     with tempfile.TemporaryDirectory() as path:
         for mode in () if sys.argv[1:] else (None, *MODES):
-            differ += [mode or "float"] if len(hashes(mode, Path(path))) > 1 else []
+            found, more = hashes(mode, Path(path))
+            differ += [mode or "float"] if len(found) > 1 else []
+            beyond += more
+    for line in beyond or ["every limit that could be measured is kept"]:
+        print(line)
     print(f"float, int8 and integer on {', '.join(OF_UNITS)}:")
     differ += units(sys.argv[1:] or sorted(onegate.UNITS))
     if differ:
         print(f"the hashes differ: {differ}")
-    return bool(differ)
+    return bool(differ or beyond)
 
 
 if __name__ == "__main__":

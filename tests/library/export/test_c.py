@@ -6,6 +6,7 @@ import copy
 import ctypes
 import errno
 import os
+import re
 import shutil
 import subprocess
 from dataclasses import replace
@@ -267,6 +268,35 @@ def test_instances_of_their_own_name(tmp_path: Path) -> None:
     assert "GATE_INPUTS 2" in (tmp_path / "gate.h").read_text()
 
 
+@pytest.mark.parametrize("words", [None, 11])
+@pytest.mark.parametrize("mode", [None, "int8", "integer"])
+def test_the_code_of_the_readme_compiles(
+    mode: str | None, words: int | None, tmp_path: Path
+) -> None:
+    model, options = Reader(words, random_layer("mgu", 4, 9, 1), 3), dict[str, Any]()
+    if mode is not None:
+        x = torch.randn(9, 5, 4) if words is None else torch.randint(11, (9, 5))
+        options = {"quantise": mode, "calibration": x}
+    onegate.export(model, tmp_path, format="c", stem="net", **options)
+    use, *of_numbers = re.findall("```c\n(.*?)```", (tmp_path / "README.md").read_text(), re.DOTALL)
+    assert bool(of_numbers) is (mode == "integer" and words is None)
+    include, use = use.split("\n", 1)
+    given = "float number = 0.5f; unsigned i = 0u; (void)i, (void)number;"
+    body = "\n".join([given, use, *of_numbers, *(["(void)score;"] if of_numbers else [])])
+    text = f"#include <math.h>\n{include}\nint main(void) {{\n{body}\nreturn 0;\n}}\n"
+    (tmp_path / "main.c").write_text(text)
+    gcc(
+        tmp_path,
+        *[flag for flag in STRICT if flag != "-Wconversion"],
+        "-o",
+        "main",
+        "main.c",
+        "net.c",
+        "-lm",
+    )
+    gcc(tmp_path, compiler="./main")
+
+
 def test_the_self_test_passes_and_can_fail(tmp_path: Path) -> None:
     onegate.export(random_layer("gru", 3, 5, 1), tmp_path, format="c")
     make = ["make", "-s", "-C", str(tmp_path), "test"]
@@ -431,7 +461,10 @@ def test_bad_options(options: dict[str, str], tmp_path: Path) -> None:
 def test_the_same_bits_on_another_machine(mode: str | None, tmp_path: Path) -> None:
     folder = targets.exported(mode, tmp_path)
     here = targets.run(targets.TARGETS["x86-64 plain C"], folder, mode).hash
-    others = [t for t in targets.TARGETS.values() if t.missing() is None and t.runner]
+    others = {n: t for n, t in targets.TARGETS.items() if t.missing() is None and t.runner}
     if not others:
         pytest.skip("needs a cross compiler and QEMU or Node: see make test-targets")
-    assert {targets.run(target, folder, mode).hash for target in others} == {here}
+    ran = {name: targets.run(target, folder, mode) for name, target in others.items()}
+    assert {each.hash for each in ran.values()} == {here}
+    # Instructions and bytes: the same on every machine that has this compiler.
+    assert [line for n, r in ran.items() for line in targets.exceeded(n, mode, r, folder)] == []

@@ -17,6 +17,12 @@ static inline uint32_t to_bits(float f) {
   return u;
 }
 
+/* x between two bounds, without a branch, over which gcc would not make vectors of a loop; NaN stays. */
+static inline float clampf_(float x, float low, float high) {
+  const uint32_t below = 0u - (uint32_t)(x < low), above = 0u - (uint32_t)(x > high);
+  return from_bits((to_bits(x) & ~(below | above)) | (to_bits(low) & below) | (to_bits(high) & above));
+}
+
 /* x = k log(2) + r; k is returned as an unsigned number, by 256 too large. */
 static inline uint32_t reduce(float x, float *r) {
   const float t = x * 0x1.715476p+0f + 12582912.0f; /* 1.5 2^23 rounds to a whole number */
@@ -27,8 +33,7 @@ static inline uint32_t reduce(float x, float *r) {
 
 static inline float expf_(float x) {
   float r;
-  const float below = x > 89.0f ? 89.0f : x; /* NaN stays */
-  const uint32_t k = reduce(below < -105.0f ? -105.0f : below, &r), half = k >> 1;
+  const uint32_t k = reduce(clampf_(x, -105.0f, 89.0f), &r), half = k >> 1;
   return ((1.0f + expm1_near_0(r)) * from_bits((half - 1u) << 23)) * from_bits((k - half - 1u) << 23);
 }
 
@@ -37,7 +42,7 @@ static inline float sigmoidf_(float x) { return 1.0f / (1.0f + expf_(-x)); }
 /* tanh(x) = m / (m + 2) with m = exp(2x) - 1, formed without cancellation near 0. */
 static inline float tanhf_(float x) {
   float r;
-  const float below = x > 10.0f ? 10.0f : x, near = below < -10.0f ? -10.0f : below;
+  const float near = clampf_(x, -10.0f, 10.0f);
   const float s = from_bits((reduce(near + near, &r) - 129u) << 23);
   const float m = s * expm1_near_0(r) + (s - 1.0f);
   return m / (m + 2.0f);
@@ -59,10 +64,6 @@ static inline float absf_(float x) { return from_bits(to_bits(x) & 0x7FFFFFFFu);
 static inline float maximumf_(float a, float b) { return a != a || a > b ? a : b; }
 
 static inline float minimumf_(float a, float b) { return a != a || a < b ? a : b; }
-
-static inline float clampf_(float x, float low, float high) {
-  return x < low ? low : x > high ? high : x; /* NaN stays */
-}
 
 /* x = 2^k m with m between sqrt(1/2) and sqrt(2); log(m) = 2 atanh((m - 1) / (m + 1)). */
 static inline float logf_(float x) {

@@ -2,26 +2,34 @@
    the last one to three columns with the first sum, in this order with vectors and without. */
 #if defined(__GNUC__) && (defined(__SSE2__) || defined(__ARM_NEON) || defined(__wasm_simd128__)) && \
     !defined(ONEGATE_NO_VECTORS)
-typedef float vec __attribute__((vector_size(64), aligned(4), may_alias));
+/* gcc keeps vectors in memory that are wider than the machine's; clang takes several registers. */
+#if defined(__AVX512F__) || (defined(__clang__) && (defined(__AVX__) || defined(__aarch64__)))
+#define LANES 16u
+#elif defined(__AVX__) || defined(__clang__)
+#define LANES 8u
+#else
+#define LANES 4u
+#endif
+typedef float vec __attribute__((vector_size(4u * LANES), aligned(4), may_alias));
 
-static void product(float *y, const float *from, const float *w, const float *x, unsigned panels,
-                    unsigned columns) {
-  for (; panels > 0u; panels--, y += 16, from += 16, w += 16u * columns) {
+static SHARED void product(float *y, const float *from, const float *w, const float *x, unsigned panels,
+                           unsigned columns) {
+  for (unsigned row = 0u; row < 16u * panels; row += LANES) {
+    const float *v = w + (row & ~15u) * columns + (row & 15u);
     vec a = {0}, b = {0}, c = {0}, d = {0};
-    const vec *v = (const vec *)(const void *)w;
     unsigned j = 0u;
-    for (; j + 4u <= columns; j += 4u, v += 4) {
-      a += v[0] * x[j];
-      b += v[1] * x[j + 1u];
-      c += v[2] * x[j + 2u];
-      d += v[3] * x[j + 3u];
+    for (; j + 4u <= columns; j += 4u, v += 64) {
+      a += *(const vec *)(const void *)v * x[j];
+      b += *(const vec *)(const void *)(v + 16) * x[j + 1u];
+      c += *(const vec *)(const void *)(v + 32) * x[j + 2u];
+      d += *(const vec *)(const void *)(v + 48) * x[j + 3u];
     }
-    for (; j < columns; j++, v++) a += *v * x[j];
-    *(vec *)(void *)y = *(const vec *)(const void *)from + ((a + b) + (c + d));
+    for (; j < columns; j++, v += 16) a += *(const vec *)(const void *)v * x[j];
+    *(vec *)(void *)(y + row) = *(const vec *)(const void *)(from + row) + ((a + b) + (c + d));
   }
 }
 #else
-static void product(float *y, const float *from, const float *w, const float *x, unsigned panels,
+static SHARED void product(float *y, const float *from, const float *w, const float *x, unsigned panels,
                     unsigned columns) {
   for (; panels > 0u; panels--, w += 16u * columns) {
     for (unsigned row = 0u; row < 16u; row += 2u, y += 2, from += 2) {

@@ -1,5 +1,5 @@
 /* y = from + W x for a panel of rows at a time, where from may be y; scale is that of each row. Rows are a multiple of 4. */
-static void product(float *y, const float *from, MATRIX_IS, const int16_t *x, const float *scale, unsigned rows,
+static SHARED void product(float *y, const float *from, MATRIX_IS, const int16_t *x, const float *scale, unsigned rows,
                     unsigned columns) {
   OPERAND(v, x, columns);
   for (unsigned first = 0u; first < rows; first += 16u, w += 16u * columns, y += 16, from += 16, scale += 16) {

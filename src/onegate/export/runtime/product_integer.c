@@ -4,7 +4,7 @@ static inline int32_t times(int32_t v, uint16_t m) {
 }
 
 /* y = from + W x for a panel of rows at a time, where from may be y; m / 2^(16 + shift) is the scale of each row. */
-static void product(int32_t *y, const int32_t *from, MATRIX_IS, const int16_t *x, const uint16_t *m, unsigned rows,
+static SHARED void product(int32_t *y, const int32_t *from, MATRIX_IS, const int16_t *x, const uint16_t *m, unsigned rows,
                     unsigned columns, unsigned shift) {
   const int32_t half = (int32_t)(1u << shift >> 1);
   OPERAND(v, x, columns);

@@ -14,6 +14,7 @@ import tempfile
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import asdict
+from importlib import metadata
 from pathlib import Path
 from typing import Any, Final, TypeAlias
 
@@ -143,6 +144,7 @@ def deploy(rounds: int = 60) -> dict[str, Any]:
         "steps": {str(size): found for size, found in times.items()},
         "sequence": sequence,
         "figures": [{**asdict(verdict), "state": verdict.state} for verdict in judged],
+        "onnxruntime": metadata.version("onnxruntime"),
     }
 
 

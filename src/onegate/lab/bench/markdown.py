@@ -79,17 +79,21 @@ def _slower(other: Content | None, ours: Content | None) -> str:
 
 def targets(made: Content) -> str:
     """What was to be reached, and what was measured."""
+    return _judged(made, _where(made))
+
+
+def _judged(made: Content, where: str) -> str:
     rows = [
         [
             one["figure"],
             f"{'>=' if one['at_least'] else '<='} {one['limit']:g}",
-            f"{one['value']:.3f}",
+            f"{one['value']:.3f}" if one["value"] < 100 else f"{one['value']:,.0f}",
             one["state"],
         ]
         for one in made["figures"]
         if one["value"] is not None
     ]
-    return table(["figure", "to reach", "measured", "state"], rows, _where(made))
+    return table(["figure", "to reach", "measured", "state"], rows, where)
 
 
 def units(made: Content) -> str:
@@ -199,6 +203,50 @@ def recurrent_ppo(made: Content) -> str:
     return table(headings, rows, where)
 
 
+def deployed_steps(made: Content) -> str:
+    """Microseconds of a step, by neurons."""
+    names = list(next(iter(made["steps"].values())))
+    rows = [
+        [size, *(f"{found[name]:.2f}" for name in names)] for size, found in made["steps"].items()
+    ]
+    return table(["us a step, by neurons", *names], rows, _where_deployed(made))
+
+
+def deployed_figures(made: Content) -> str:
+    """What exported models were to reach."""
+    return _judged(made, _where_deployed(made))
+
+
+def deployed_sequences(made: Content) -> str:
+    """A sequence in ONNX Runtime, beside the fused engine."""
+    found, fused = made["sequence"], made["sequence"]["fused engine"]
+    ratios = " / ".join(f"{found[form] / fused:.2f}" for form in ("op", "scan"))
+    row = [*(f"{found[name]:.2f}" for name in ("op", "scan", "fused engine")), ratios]
+    headings = ["GRU operator", "Scan", "fused engine", "of the fused engine"]
+    return table(headings, [row], _where_deployed(made))
+
+
+def _where_deployed(made: Content) -> str:
+    m = made["machine"]
+    return (
+        f"The least mean of many blocks in turns; {m['processor']}, one thread, "
+        f"torch {m['torch']}, ONNX Runtime {made['onnxruntime']}, {made['date'][:10]}."
+    )
+
+
+def streaming(made: Content) -> str:
+    """Median and 99.9th percentile of a step, by contestant and neurons."""
+    rows: dict[str, list[str]] = {}
+    for one in made["streaming"]:
+        rows.setdefault(one["name"], []).append(f"{one['p50']:.1f} / {one['p99.9']:.0f}")
+    sizes = dict.fromkeys(one["units"] for one in made["streaming"])
+    headings = ["us a step: p50 / p99.9", *(f"{size} neurons" for size in sizes)]
+    m = made["machine"]
+    where = f"In turns of 200 steps; {m['processor']}, one thread, torch {m['torch']}, "
+    where += f"{made['date'][:10]}."
+    return table(headings, [[name, *cells] for name, cells in rows.items()], where)
+
+
 def _where(made: Content) -> str:
     m = made["machine"]
     return (
@@ -218,5 +266,9 @@ TABLES: Final[Mapping[str, tuple[str, Callable[[Content], str]]]] = {
     "accelerate": ("bench/accelerate-amd.json", accelerated),
     "recurrent ppo": ("bench/recurrent-ppo.json", recurrent_ppo),
     "new units": ("bench/new-units.json", inside),
+    "deployed steps": ("bench/deploy.json", deployed_steps),
+    "deployed figures": ("bench/deploy.json", deployed_figures),
+    "deployed sequences": ("bench/deploy.json", deployed_sequences),
+    "streaming": ("bench/streaming.json", streaming),
     "epochs": ("time_per_epoch.json", epochs),
 }

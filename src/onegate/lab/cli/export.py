@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import logging
 import warnings
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -80,7 +81,9 @@ def _onnx(args: argparse.Namespace, opened: OpenRun) -> Path:
     given, dynamic = [batch.inputs], torch.export.Dim.AUTO
     if batch.lengths is not None:
         given.append(batch.lengths)
-    with warnings.catch_warnings():  # torch's exporter uses what torch calls deprecated
+    # Torch's exporter uses what torch calls deprecated, and logs that torchvision is not there.
+    logging.getLogger("torch.onnx").setLevel(logging.ERROR)
+    with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         made = torch.onnx.export(
             _scoring(opened.trained), tuple(given), dynamo=True, verbose=False,
@@ -114,6 +117,7 @@ def _scoring(model: nn.Module) -> nn.Module:
 def _c(args: argparse.Namespace, opened: OpenRun) -> Path:
     import onegate
     from onegate.export.quantise import told
+    from onegate.lab.tasks.mnist import MnistData, pixel_scaling
 
     measured = {k: v for k, v in opened.run.result.items() if k.startswith(("test_", "valid_"))}
     card: dict[str, Any] = {
@@ -122,6 +126,9 @@ def _c(args: argparse.Namespace, opened: OpenRun) -> Path:
         "seed": opened.run.recipe.seed,
         **measured,
     }
+    if isinstance(opened.recipe.data, MnistData):
+        scale, shift = pixel_scaling(opened.recipe.data)
+        card["input"] = f"pixel (0 to 255) * {scale:.9g} + {shift:.9g}"
     options: dict[str, Any] = {}
     if args.quantise:
         options = {"quantise": args.quantise, "calibration": _calibration(opened.task)}
