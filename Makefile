@@ -6,7 +6,7 @@ BIN := $(VENV)/bin
 PIP := $(BIN)/pip --disable-pip-version-check -q
 SOURCES := pyproject.toml constraints.txt CMakeLists.txt $(wildcard csrc/*.h csrc/*.cpp)
 
-.PHONY: help reproduce test test-peers test-targets test-torch test-projects test-versions lint docs bench sanitize fuzz wheel \
+.PHONY: help reproduce test test-peers test-targets test-torch test-projects test-systems test-versions lint docs bench sanitize fuzz wheel \
 	clean
 
 help:
@@ -17,6 +17,7 @@ help:
 	@echo "make test-torch TORCH_SOURCE=DIR   torch's own tests of its recurrent layers, with ours"
 	@echo "make test-projects   models of other projects, trained with and without ours"
 	@echo "make test-targets  exported C files on other machines, under QEMU and Node"
+	@echo "make test-systems  the native engine built for Windows and aarch64, under Wine and QEMU"
 	@echo "make sanitize    the native code under the sanitizers"
 	@echo "make fuzz        random units and programs, SECONDS=600 of each"
 	@echo "make bench       speed beside torch.nn and other libraries"
@@ -84,6 +85,9 @@ test-versions:
 	$(OTHER)/bin/pip --disable-pip-version-check -q install --no-compile torch==$(TORCH) \
 		pytest hypothesis safetensors torchrecurrent '.[lab]'
 	$(OTHER)/bin/python -m pytest -q $(VERSION_TESTS)
+
+test-systems: $(VENV)/installed
+	$(BIN)/python -m tests.packaging.other_systems
 
 sanitize: $(VENV)/installed
 	$(BIN)/python -m tests.library.native.sanitize

@@ -7,12 +7,14 @@ import re
 import shlex
 import shutil
 import subprocess
+from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 
 import pytest
 
 from onegate.lab import cli
 from onegate.lab.cli import COMMANDS, EXAMPLES, cite, main
+from onegate.lab.train import progress, session
 from onegate.units import UNITS
 from tests.lab import small_data
 from tests.lab.sweep.made import run_quickly
@@ -158,6 +160,31 @@ def test_results_as_json_and_latex(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(command) == 0
     printed = capsys.readouterr().out
     assert "p: against mgu, Welch's t test over seeds" in printed
+
+
+@pytest.mark.usefixtures("quick")
+def test_long_steps_say_that_they_are_alive(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    told: list[str] = []
+
+    def alive(doing: str) -> AbstractContextManager[None]:
+        told.append(doing)
+        return nullcontext()
+
+    monkeypatch.setattr(session, "alive", alive)
+    assert main(["train", "adding", *SETTINGS, "--run", "other", "--quiet"]) == 0
+    assert told == []  # who asks for the result alone gets it alone
+    assert main(["train", "adding", *SETTINGS, "--run", "mine"]) == 0
+    assert told == ["adding: reading the data"]
+    monkeypatch.setattr(progress, "QUIET_SECONDS", 0.0)
+    for words, said in (
+        (["doctor"], "doctor: trying the engines ..."),
+        (["export", "mine", "--onnx", "-o", "a.onnx"], "export: writing it in its new form ..."),
+        (["sweep", "adding", *SETTINGS], "sweep: timing some updates of the runs ..."),
+    ):
+        assert main(words) == 0
+        assert said in capsys.readouterr().err
 
 
 def test_data_as_json(capsys: pytest.CaptureFixture[str]) -> None:

@@ -14,6 +14,7 @@ import subprocess
 import sys
 import tempfile
 import time
+from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
@@ -102,11 +103,16 @@ def build(name: str) -> Path:
     return compiled(HERE / "driver.cpp", start, ROOT / "build" / f"sanitize-{name}")
 
 
-def compiled(main: Path, start: list[str], folder: Path) -> Path:
-    """`main` with the native engine, by commands that begin with `start`; kept in `folder`."""
+def compiled(
+    main: Path, start: list[str], folder: Path, sets: Sequence[InstructionSet] | None = None
+) -> Path:
+    """`main` with the native engine, by commands that begin with `start`; kept in `folder`.
+
+    sets: by default those that this machine can run.
+    """
     folder.mkdir(parents=True, exist_ok=True)
     program, log = folder / main.stem, folder / "commands.txt"
-    compile_only, link = _commands(main, start, folder)
+    compile_only, link = _commands(main, start, folder, _runnable() if sets is None else sets)
     commands = "\n".join(" ".join(command) for command in (*compile_only, link))
     sources = [main, *CSRC.iterdir(), *HERE.glob("*.cpp"), *HERE.glob("*.h")]
     newest = max(source.stat().st_mtime for source in sources)
@@ -120,11 +126,16 @@ def compiled(main: Path, start: list[str], folder: Path) -> Path:
     return program
 
 
-def _commands(main: Path, start: list[str], folder: Path) -> tuple[list[list[str]], list[str]]:
-    """What compiles the sources, the slowest first, and what links them."""
+def _runnable() -> list[InstructionSet]:
     cpu = Path("/proc/cpuinfo")
     features = ["", *(cpu.read_text().split() if cpu.is_file() else [])]
-    sets = [each for each in INSTRUCTION_SETS if each.needs in features]
+    return [each for each in INSTRUCTION_SETS if each.needs in features]
+
+
+def _commands(
+    main: Path, start: list[str], folder: Path, sets: Sequence[InstructionSet]
+) -> tuple[list[list[str]], list[str]]:
+    """What compiles the sources, the slowest first, and what links them."""
     start = [*start, f"-I{CSRC}", f"-I{HERE}"]
     have = [f"-DOG_HAVE_{each.name.upper()}" for each in sets]
     compile_only, objects = [], []

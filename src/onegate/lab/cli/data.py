@@ -15,6 +15,7 @@ from onegate.lab.data.source_files import complete, data_folders, fetch, locate
 from onegate.lab.data.sources import SOURCES, DataError, Source
 from onegate.lab.data.stand_ins import TITLES
 from onegate.lab.data.verification import CheckedPath, verify
+from onegate.lab.train.progress import alive
 
 
 def register(parser: argparse.ArgumentParser) -> None:
@@ -123,7 +124,8 @@ def _verify(args: argparse.Namespace) -> int:
     found: list[dict[str, object]] = []
     notify = (lambda _: None) if args.json else print
     for source in _chosen(args.names):
-        findings = verify(source)
+        with alive(f"{source.name}: checking every byte"):
+            findings = list(verify(source))
         # Missing is a fault only of data that was asked for.
         if not complete(source):
             bad += bool(args.names)

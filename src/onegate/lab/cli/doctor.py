@@ -11,6 +11,7 @@ from rich.text import Text
 
 from onegate.lab import doctor
 from onegate.lab.cli.options import console
+from onegate.lab.train.progress import alive
 
 _STYLES = {"ok": "", "hint": "yellow", "problem": "bold red"}
 
@@ -24,7 +25,8 @@ def register(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Prints the findings."""
-    findings = doctor.examine()
+    with alive("doctor: trying the engines"):
+        findings = doctor.examine()
     usable = doctor.usable(findings)
     if args.json:
         shown = {"usable": usable, "findings": [asdict(finding) for finding in findings]}

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from onegate.lab.cli.options import add_plugins, plain_warnings
+from onegate.lab.train.progress import alive
 
 if TYPE_CHECKING:
     from torch import Tensor, nn
@@ -55,20 +56,23 @@ def run(args: argparse.Namespace) -> int:
     for name in () if args.c else _OF_C:
         if getattr(args, name) != args.parser.get_default(name):
             raise ValueError(f"--{name} is for --c")
-    with plain_warnings():
-        opened = open_run(args.run_folder)
     write = _c if args.c else _onnx if args.onnx else _web
-    print(write(args, opened))
+    with plain_warnings(), alive("export") as notify:
+        notify("reading the run and its data")
+        opened = open_run(args.run_folder)
+        notify("writing it in its new form")
+        said = write(args, opened)
+    print(*said, sep="\n")
     return 0
 
 
-def _web(args: argparse.Namespace, opened: OpenRun) -> Path:
+def _web(args: argparse.Namespace, opened: OpenRun) -> list[object]:
     from onegate.lab.web import digit_page
 
-    return digit_page.write(opened, args.out or args.run_folder / "web")
+    return [digit_page.write(opened, args.out or args.run_folder / "web")]
 
 
-def _onnx(args: argparse.Namespace, opened: OpenRun) -> Path:
+def _onnx(args: argparse.Namespace, opened: OpenRun) -> list[object]:
     """The whole model: inputs (T, B, ...), and lengths where sequences have several."""
     import torch
 
@@ -93,7 +97,7 @@ def _onnx(args: argparse.Namespace, opened: OpenRun) -> Path:
         )  # fmt: skip
     assert made is not None
     files.write(path, made.model_proto.SerializeToString())
-    return path
+    return [path]
 
 
 def _scoring(model: nn.Module) -> nn.Module:
@@ -114,7 +118,7 @@ def _scoring(model: nn.Module) -> nn.Module:
     return Scores(model).eval() if isinstance(model, LanguageModel) else model
 
 
-def _c(args: argparse.Namespace, opened: OpenRun) -> Path:
+def _c(args: argparse.Namespace, opened: OpenRun) -> list[object]:
     import onegate
     from onegate.export.quantise import told
     from onegate.lab.tasks.mnist import MnistData, pixel_scaling
@@ -130,14 +134,16 @@ def _c(args: argparse.Namespace, opened: OpenRun) -> Path:
         scale, shift = pixel_scaling(opened.recipe.data)
         card["input"] = f"pixel (0 to 255) * {scale:.9g} + {shift:.9g}"
     options: dict[str, Any] = {}
+    said: list[object] = []
     if args.quantise:
         options = {"quantise": args.quantise, "calibration": _calibration(opened.task)}
         card["quantised"] = found = _cost(opened, **options)
-        print(told(found))
-    return onegate.export(
+        said.append(told(found))
+    path = onegate.export(
         opened.trained, args.out or args.run_folder / "c", format="c",
         stem=args.stem, output=args.output, card=card, **options,
     )  # fmt: skip
+    return [*said, path]
 
 
 def _calibration(task: Loaded) -> Tensor:

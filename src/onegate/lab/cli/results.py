@@ -8,6 +8,7 @@ from pathlib import Path
 from onegate.lab import archive, documents
 from onegate.lab.cli.options import add_plugins, plain_warnings
 from onegate.lab.runs import RunError
+from onegate.lab.train.progress import alive
 
 
 def register(parser: argparse.ArgumentParser) -> None:
@@ -42,7 +43,8 @@ def _keep(args: argparse.Namespace) -> int:
 
 
 def _write(args: argparse.Namespace) -> int:
-    with plain_warnings():
-        for path in args.write(args.folder):
-            print(path)
+    with plain_warnings(), alive("results"):
+        written = list(args.write(args.folder))
+    for path in written:
+        print(path)
     return 0

@@ -17,7 +17,7 @@ from onegate.lab.sweep.grid import of_options, read_toml
 from onegate.lab.sweep.plan import cores
 from onegate.lab.sweep.running import Backend
 from onegate.lab.train import session
-from onegate.lab.train.progress import duration
+from onegate.lab.train.progress import alive, duration
 
 
 def register(parser: argparse.ArgumentParser) -> None:
@@ -124,7 +124,8 @@ def _announce(plan: Plan, side_by_side: int) -> Sequence[float]:
     """Prints the list of runs with an estimate; returns the seconds of each."""
     left = plan.unfinished()
     unfinished = [plan.runs[name] for name in left]
-    seconds = dict(zip(left, estimates.of_runs(unfinished, plan.threads), strict=True))
+    with alive("sweep: timing some updates of the runs"):
+        seconds = dict(zip(left, estimates.of_runs(unfinished, plan.threads), strict=True))
     for name in plan.runs:
         print(f"{name}: {'about ' + duration(seconds[name]) if name in seconds else 'finished'}")
     workers = max(1, min(len(left), side_by_side))

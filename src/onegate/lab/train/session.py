@@ -8,7 +8,7 @@ import signal
 import threading
 import warnings
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from pathlib import Path
 from types import FrameType
 from typing import Any
@@ -22,7 +22,7 @@ from onegate.lab.train import machine, models
 from onegate.lab.train.checkpoints import Checkpoint, CheckpointError
 from onegate.lab.train.distributed import PeerError, ProcessGroup
 from onegate.lab.train.loop import Trainer
-from onegate.lab.train.progress import Observer, Position, Speed, Throttle
+from onegate.lab.train.progress import Observer, Position, Speed, Throttle, alive
 
 RUNS = Path("runs")
 # What is kept in a checkpoint beside the trainer's state; versions before did not count lines.
@@ -65,7 +65,9 @@ def train(
             return result
         if changed := plugins.changed(recipe):
             raise RunError(f"{changed}: go on with the file as it was, or start a run anew")
-        trainer = Trainer(recipe, tasks.load(recipe), group)
+        reading = alive(f"{recipe.task}: reading the data") if observers else nullcontext()
+        with reading:
+            trainer = Trainer(recipe, tasks.load(recipe), group)
         with _write_errors_explained(run):
             return _Session(run, trainer, observers, checkpoint_seconds).run()
 
