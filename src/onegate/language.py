@@ -422,7 +422,6 @@ class Graph:
 
     @property
     def input(self) -> Value:
-        """x."""
         return self.inputs[0]
 
     def parameter_count(self) -> int:

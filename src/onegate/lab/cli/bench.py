@@ -37,7 +37,6 @@ _OF_LAYERS = (
 
 
 def register(parser: argparse.ArgumentParser) -> None:
-    """Adds the command's options."""
     parser.description = (
         "Times training steps and inference of contestants that take turns in one process; how it "
         "is kept fair is said in onegate.lab.bench. Beside layers it measures:\n"

@@ -15,7 +15,6 @@ _CITATION = re.compile(r"(?P<authors>\D+?) (?P<year>\d{4}), (?P<title>[^;]+)")
 
 
 def register(parser: argparse.ArgumentParser) -> None:
-    """Adds the command's options."""
     add_plugins(parser)
     parser.add_argument(
         "units", nargs="*", type=unit, default=["mgu"], metavar="unit",

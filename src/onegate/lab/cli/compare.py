@@ -21,7 +21,6 @@ from onegate.lab.train.progress import alive
 
 
 def register(parser: argparse.ArgumentParser) -> None:
-    """Adds the command's options."""
     options.add_plugins(parser)
     options.add_task(parser)
     parser.add_argument(

@@ -27,7 +27,6 @@ class Words:
 
 
 def register(parser: argparse.ArgumentParser) -> None:
-    """Adds the command's options."""
     parser.description = (
         "Prints a script. bash: add `source <(onegate completion bash)` to ~/.bashrc; zsh: the "
         "same with zsh to ~/.zshrc; fish: write it to ~/.config/fish/completions/onegate.fish."
@@ -37,7 +36,6 @@ def register(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    """Prints the script."""
     found = {name: _words(_parser(name)) for name in COMMANDS}
     print(_SCRIPTS[args.shell](found), end="")
     return 0

@@ -19,7 +19,6 @@ from onegate.lab.train.progress import alive
 
 
 def register(parser: argparse.ArgumentParser) -> None:
-    """Adds the command's options."""
     parser.description = (
         "Data sets are looked for in $ONEGATE_DATA, then in the user's cache folder."
     )

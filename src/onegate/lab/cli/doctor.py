@@ -17,14 +17,12 @@ _STYLES = {"ok": "", "hint": "yellow", "problem": "bold red"}
 
 
 def register(parser: argparse.ArgumentParser) -> None:
-    """Adds the command's options."""
     parser.description = "Exit code 0 if the package can be used, with whichever engine; else 1."
     parser.add_argument("--json", action="store_true", help="print everything as JSON")
     parser.set_defaults(run=run)
 
 
 def run(args: argparse.Namespace) -> int:
-    """Prints the findings."""
     with alive("doctor: trying the engines"):
         findings = doctor.examine()
     usable = doctor.usable(findings)

@@ -8,7 +8,6 @@ from onegate.lab.cli import options
 
 
 def register(parser: argparse.ArgumentParser) -> None:
-    """Adds the command's options."""
     parser.add_argument(
         "units",
         nargs="+", metavar="unit", type=options.unit,
@@ -26,7 +25,6 @@ def register(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    """Draws into the file."""
     from onegate.picture.draw import draw, picture_path, save  # matplotlib is slow to import
 
     path = picture_path(args.output)

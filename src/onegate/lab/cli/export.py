@@ -21,7 +21,6 @@ _CALIBRATING = 500  # sequences of the validation set
 
 
 def register(parser: argparse.ArgumentParser) -> None:
-    """Adds the command's options."""
     add_plugins(parser)
     parser.add_argument("run_folder", type=Path, metavar="RUN", help="folder of a run")
     form = parser.add_mutually_exclusive_group(required=True)

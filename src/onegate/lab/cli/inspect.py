@@ -11,7 +11,6 @@ from onegate.lab.train import progress, session
 
 
 def register(parser: argparse.ArgumentParser) -> None:
-    """Adds the command's options."""
     add_plugins(parser)
     parser.add_argument("run_folder", type=Path, nargs="?", metavar="RUN", help="folder of a run")
     parser.add_argument(

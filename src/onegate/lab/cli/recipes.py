@@ -15,7 +15,6 @@ from onegate.lab.tasks import TASKS
 
 
 def register(parser: argparse.ArgumentParser) -> None:
-    """Adds the command's options."""
     parser.set_defaults(run=list_all)
     add_plugins(parser)
     actions = parser.add_subparsers(metavar="action")
@@ -39,7 +38,6 @@ def list_all(_: argparse.Namespace) -> int:
 
 
 def show(args: argparse.Namespace) -> int:
-    """Prints one recipe."""
     given, slash, name = args.recipe.rpartition("/")
     if not slash:
         raise RecipeError(f"{args.recipe!r}: expected task/recipe, such as mnist_rows/flow")

@@ -12,7 +12,6 @@ from onegate.lab.train.progress import alive
 
 
 def register(parser: argparse.ArgumentParser) -> None:
-    """Adds the command's options."""
     parser.description = (
         "What was measured here, the committed results on the real data, and the paper's numbers."
     )

@@ -12,7 +12,6 @@ from onegate.lab.train import session
 
 
 def register(parser: argparse.ArgumentParser) -> None:
-    """Adds the command's options."""
     parser.description = (
         "Small sizes by default: minutes on two cores. Tasks whose data are not here and cannot be "
         "downloaded are run on stand-ins. Run it again to go on where it was stopped; what is "

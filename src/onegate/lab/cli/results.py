@@ -12,7 +12,6 @@ from onegate.lab.train.progress import alive
 
 
 def register(parser: argparse.ArgumentParser) -> None:
-    """Adds the command's options."""
     actions = parser.add_subparsers(metavar="action", required=True)
     keep = actions.add_parser(
         "keep", help="put finished runs and comparisons into one file a task, without checkpoints"

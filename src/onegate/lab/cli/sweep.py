@@ -21,7 +21,6 @@ from onegate.lab.train.progress import alive, duration
 
 
 def register(parser: argparse.ArgumentParser) -> None:
-    """Adds the command's options."""
     parser.description = (
         "Run it again to go on where it was stopped; finished runs are not run again."
     )

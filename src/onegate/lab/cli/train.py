@@ -18,7 +18,6 @@ from onegate.lab.train.progress import Observer
 
 
 def register(parser: argparse.ArgumentParser) -> None:
-    """Adds the command's options."""
     options.add_plugins(parser)
     options.add_task(parser, nargs="?")
     parser.add_argument(

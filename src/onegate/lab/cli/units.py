@@ -23,7 +23,6 @@ _MORE_OR_LESS = {1: "more", -1: "less"}
 
 
 def register(parser: argparse.ArgumentParser) -> None:
-    """Adds the command's options."""
     parser.add_argument(
         "name", nargs="?", type=options.unit, help="one unit, in detail: a name, or FILE.py:Class"
     )
