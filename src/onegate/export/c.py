@@ -283,7 +283,7 @@ def _layer(place: int, layer: Layer, plan: StepSchedule, stem: str, gates: bool)
         for i, key in enumerate(used.weights):
             name = f"{prefix}_w_{ident(used.name)}_{i}"
             arrays += array(name, _panels(layer.parameters[key]))
-    about = "\n   ".join(equations(graph))
+    about = "\n   ".join(equations(graph)).replace("*/", "* /")  # names are anything
     lines = [f"  float {b}[{padded(n)}];" for b, n in plan.buffers.items()]
     lines += padded_inputs(graph, plan, "float", prefix)
     for stage in plan.stages:

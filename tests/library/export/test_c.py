@@ -429,7 +429,12 @@ def named(of_states: tuple[str, ...], *further: str) -> type[onegate.Unit]:
 @pytest.mark.parametrize("mode", [None, "gates", "integer"])
 @pytest.mark.parametrize(
     ("states", "inputs"),
-    [(("gate_f", "int"), ()), (("h 1", ""), ()), (("é", "s0"), ("output", "input"))],
+    [
+        (("gate_f", "int"), ()),
+        (("h 1", ""), ()),
+        (("a*/b", "//"), ()),
+        (("é", "s0"), ("output", "input")),
+    ],
 )
 def test_names_that_c_does_not_have(
     states: tuple[str, ...], inputs: tuple[str, ...], mode: str | None, tmp_path: Path

@@ -17,10 +17,14 @@ static inline uint32_t to_bits(float f) {
   return u;
 }
 
-/* x between two bounds, without a branch, over which gcc would not make vectors of a loop; NaN stays. */
+/* x between two bounds; NaN stays. gcc makes vectors of a loop only if no branch is in it. */
 static inline float clampf_(float x, float low, float high) {
+#if defined(__thumb__) && !defined(__ARM_NEON)
+  return x < low ? low : x > high ? high : x;
+#else
   const uint32_t below = 0u - (uint32_t)(x < low), above = 0u - (uint32_t)(x > high);
   return from_bits((to_bits(x) & ~(below | above)) | (to_bits(low) & below) | (to_bits(high) & above));
+#endif
 }
 
 /* x = k log(2) + r; k is returned as an unsigned number, by 256 too large. */

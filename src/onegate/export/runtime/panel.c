@@ -144,9 +144,14 @@ static void panel(int32_t *sum, const int8_t *w, const operand *x, unsigned rows
     int32_t a = 0, b = 0;
     const int8_t *v = w;
     for (const operand *at = x, *end = x + columns; at != end; at += 4, v += 64) {
-      const int32_t p = at[0], q = at[1], r = at[2], s = at[3];
-      a += v[0] * p + v[2] * q + v[1] * r + v[3] * s;
-      b += v[4] * p + v[6] * q + v[5] * r + v[7] * s;
+      int32_t p = at[0]; /* one at a time: a Cortex-M0+ has eight registers to compute with */
+      a += v[0] * p, b += v[4] * p;
+      p = at[1];
+      a += v[2] * p, b += v[6] * p;
+      p = at[2];
+      a += v[1] * p, b += v[5] * p;
+      p = at[3];
+      a += v[3] * p, b += v[7] * p;
     }
     sum[row] = a, sum[row + 1u] = b;
   }
