@@ -14,7 +14,7 @@ from torch import nn
 from torch.testing._internal import common_cuda, common_mkldnn, common_nn, common_utils
 
 import onegate
-from onegate.nn import drop_in
+from onegate.nn import drop_in, drop_in_rule
 
 KINDS: Final = ("GRU", "LSTM", "RNN", "GRUCell", "LSTMCell", "RNNCell")
 OWN: Final[dict[str, Any]] = {
@@ -45,7 +45,7 @@ def _absent(name: str) -> Any:
 
 def _swap(by: str) -> None:
     # Their tests are small: the rule would leave most of them to torch.
-    vars(drop_in)["torch_is_faster"] = lambda *_: None
+    drop_in_rule.RULES.update(dict.fromkeys(KINDS, drop_in_rule.ALWAYS))
     for kind in KINDS if by != "torch" else ():
         new = getattr(drop_in, kind) if by == "accelerated" else OWN[kind]
         for place in (nn, nn.modules, nn.modules.rnn):

@@ -29,7 +29,7 @@ from onegate.engines.cpu.operator import is_transformed
 from onegate.engines.cpu.stacked import Portion, StackedRun, Stacks
 from onegate.language import Graph
 from onegate.nn.cells import Cell
-from onegate.nn.drop_in_rule import torch_is_faster
+from onegate.nn.drop_in_rule import FEW, RULES, torch_is_faster
 from onegate.nn.forms import FORMS, PROJECTION, UNITS, projected
 from onegate.nn.layers import Recurrent
 from onegate.tracing import trace
@@ -52,6 +52,7 @@ class _Shared(nn.Module):
     """What layers and cells have in common."""
 
     _kind: str  # of the rule
+    _torchs: Any  # torch's own forward
 
     def engine_report(self) -> EngineReport:
         """The kernel that the last call took, and why."""
@@ -60,6 +61,11 @@ class _Shared(nn.Module):
     def __prepare_scriptable__(self) -> nn.Module:
         """TorchScript sees torch's own layer."""
         return restore(copy.copy(self))
+
+    def _leave(self, reason: str, input: Any, hx: Any) -> Any:
+        if not is_compiling():
+            self.__dict__[_TAKEN] = ("torch", reason)
+        return self._torchs(input, hx)
 
     def _ran(self, dtype: torch.dtype) -> None:
         if not is_compiling():
@@ -73,6 +79,7 @@ class _Shared(nn.Module):
         return [getattr(self, name) for name in names]
 
 
+_SMALL: Final = "torch", FEW
 _TRANSFORMED: Final = reference.ENGINE.name, "a torch.func transform is active"
 
 
@@ -84,15 +91,18 @@ def _fused_in(dtype: torch.dtype) -> tuple[str, str]:
 class _Layer(_Shared, nn.RNNBase):
     def forward(self, input: Any, hx: Any = None) -> Any:
         """As torch's layer."""
+        # Asked first and in few words: some such calls take ten microseconds.
+        if type(input) is Tensor and input.numel() < RULES[self._kind].least * self.input_size:
+            if not is_compiling():
+                self.__dict__[_TAKEN] = _SMALL
+            return self._torchs(input, hx)
         reason = torch_is_faster(self, input) if type(input) in _LAYERS_TAKE else None
         if reason is None:
             try:
                 return self._fused(input, hx)
             except _Left as left:
                 reason = str(left)
-        if not is_compiling():
-            self.__dict__[_TAKEN] = ("torch", reason)
-        return super().forward(input, hx)
+        return self._leave(reason, input, hx)
 
     def _fused(self, input: Any, hx: Any) -> Any:
         packed = type(input) is PackedSequence
@@ -185,15 +195,17 @@ class _OneStep(_Shared, nn.RNNCellBase):
 
     def forward(self, input: Any, hx: Any = None) -> Any:
         """As torch's cell."""
+        if type(input) is Tensor and input.numel() < RULES[self._kind].least * self.input_size:
+            if not is_compiling():
+                self.__dict__[_TAKEN] = _SMALL
+            return self._torchs(input, hx)
         reason = torch_is_faster(self, input) if type(input) in _PLAIN else None
         if reason is None:
             try:
                 return self._fused(input, hx)
             except _Left as left:
                 reason = str(left)
-        if not is_compiling():
-            self.__dict__[_TAKEN] = ("torch", reason)
-        return super().forward(input, hx)
+        return self._leave(reason, input, hx)
 
     def _fused(self, input: Any, hx: Any) -> Any:
         _check_data(input, (1, 2), self.input_size)
@@ -226,37 +238,37 @@ class _OneStep(_Shared, nn.RNNCellBase):
 class GRU(_Layer, nn.GRU):
     """`torch.nn.GRU`, on the fused engine where that is faster."""
 
-    _kind = "GRU"
+    _kind, _torchs = "GRU", nn.GRU.forward
 
 
 class LSTM(_Layer, nn.LSTM):
     """`torch.nn.LSTM`, on the fused engine where that is faster."""
 
-    _kind = "LSTM"
+    _kind, _torchs = "LSTM", nn.LSTM.forward
 
 
 class RNN(_Layer, nn.RNN):
     """`torch.nn.RNN`, on the fused engine where that is faster."""
 
-    _kind = "RNN"
+    _kind, _torchs = "RNN", nn.RNN.forward
 
 
 class GRUCell(_OneStep, nn.GRUCell):
     """`torch.nn.GRUCell`, on the fused engine where that is faster."""
 
-    _mode, _kind = "GRU", "GRUCell"
+    _mode, _kind, _torchs = "GRU", "GRUCell", nn.GRUCell.forward
 
 
 class LSTMCell(_OneStep, nn.LSTMCell):
     """`torch.nn.LSTMCell`, on the fused engine where that is faster."""
 
-    _mode, _kind = "LSTM", "LSTMCell"
+    _mode, _kind, _torchs = "LSTM", "LSTMCell", nn.LSTMCell.forward
 
 
 class RNNCell(_OneStep, nn.RNNCell):
     """`torch.nn.RNNCell`, on the fused engine where that is faster."""
 
-    _mode, _kind = "RNN", "RNNCell"
+    _mode, _kind, _torchs = "RNN", "RNNCell", nn.RNNCell.forward
 
 
 def _check_data(x: Any, dims: tuple[int, ...], width: int) -> None:

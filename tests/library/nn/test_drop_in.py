@@ -16,6 +16,7 @@ from torch.nn.utils.rnn import pack_padded_sequence
 import onegate
 from onegate.engines.cpu.native import library
 from onegate.nn import drop_in
+from onegate.nn.drop_in_rule import ALWAYS, RULES
 
 pytestmark = pytest.mark.skipif(library().problem is not None, reason=str(library().problem))
 
@@ -29,7 +30,8 @@ LAYERS: list[tuple[str, dict[str, Any]]] = [
 
 @pytest.fixture(autouse=True)
 def _always_fused(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(drop_in, "torch_is_faster", lambda *_: None)
+    for kind in RULES:
+        monkeypatch.setitem(RULES, kind, ALWAYS)
 
 
 def _made(name: str, *args: Any, **kwargs: Any) -> Any:

@@ -19,7 +19,18 @@ from torch import Tensor, nn
 from onegate import files
 from onegate.lab.bench.measure import ratios
 from onegate.nn import drop_in
-from onegate.nn.drop_in_rule import ANY, MAKER, NEVER, OTHERS, PRECISIONS, RULES, Rule, Rules, read
+from onegate.nn.drop_in_rule import (
+    ALWAYS,
+    ANY,
+    MAKER,
+    NEVER,
+    OTHERS,
+    PRECISIONS,
+    RULES,
+    Rule,
+    Rules,
+    read,
+)
 
 # T, B, and both sizes: the shapes of the figures, and further ones for the rule.
 SHAPES: Final = (
@@ -38,8 +49,7 @@ SECONDS: Final = 0.2  # for each contestant and shape
 SURE: Final = 0.97  # a ratio from which torch's kernel is taken: never slower than before
 _LEFT: Final = "left to torch"
 _HALVES: Final = {"bfloat16": torch.bfloat16, "float16": torch.float16}
-_ALWAYS: Final = {(learns, name): Rule(0) for learns in (False, True) for name in PRECISIONS}
-_FORCED: Final = {_LEFT: Rules.of({}), "fused": Rules.of(_ALWAYS)}
+_FORCED: Final = {_LEFT: Rules.of({}), "fused": ALWAYS}
 
 
 def accelerate(
