@@ -63,13 +63,11 @@ class _Shared(nn.Module):
         return restore(copy.copy(self))
 
     def _leave(self, reason: str, input: Any, hx: Any) -> Any:
-        if not is_compiling():
-            self.__dict__[_TAKEN] = ("torch", reason)
+        self.__dict__[_TAKEN] = ("torch", reason)
         return self._torchs(input, hx)
 
     def _ran(self, dtype: torch.dtype) -> None:
-        if not is_compiling():
-            self.__dict__[_TAKEN] = _TRANSFORMED if is_transformed() else _fused_in(dtype)
+        self.__dict__[_TAKEN] = _TRANSFORMED if is_transformed() else _fused_in(dtype)
 
     def _weights(self, names: Sequence[str]) -> list[Any]:
         """What the names stand for now: parameters, or what parametrizations compute."""
@@ -91,10 +89,11 @@ def _fused_in(dtype: torch.dtype) -> tuple[str, str]:
 class _Layer(_Shared, nn.RNNBase):
     def forward(self, input: Any, hx: Any = None) -> Any:
         """As torch's layer."""
-        # Asked first and in few words: some such calls take ten microseconds.
+        if is_compiling():  # torch.compile and torch.export see what they know
+            return self._torchs(input, hx)
+        # Asked in few words: some such calls take ten microseconds.
         if type(input) is Tensor and input.numel() < RULES[self._kind].least * self.input_size:
-            if not is_compiling():
-                self.__dict__[_TAKEN] = _SMALL
+            self.__dict__[_TAKEN] = _SMALL
             return self._torchs(input, hx)
         reason = torch_is_faster(self, input) if type(input) in _LAYERS_TAKE else None
         if reason is None:
@@ -195,9 +194,10 @@ class _OneStep(_Shared, nn.RNNCellBase):
 
     def forward(self, input: Any, hx: Any = None) -> Any:
         """As torch's cell."""
+        if is_compiling():
+            return self._torchs(input, hx)
         if type(input) is Tensor and input.numel() < RULES[self._kind].least * self.input_size:
-            if not is_compiling():
-                self.__dict__[_TAKEN] = _SMALL
+            self.__dict__[_TAKEN] = _SMALL
             return self._torchs(input, hx)
         reason = torch_is_faster(self, input) if type(input) in _PLAIN else None
         if reason is None:
@@ -281,8 +281,6 @@ def _check_data(x: Any, dims: tuple[int, ...], width: int) -> None:
         raise _Left("an empty batch, no step, or no feature")
     if torch._C._get_tracing_state() is not None:
         raise _Left("TorchScript or ONNX records the call")
-    if torch.compiler.is_exporting():
-        raise _Left("torch.export records the call")
 
 
 def _check_state(state: Any, shape: tuple[int, ...], x: Tensor) -> None:
@@ -375,6 +373,17 @@ def _stacks(mode: str, width: int, hidden: int, bias: bool, proj: int) -> Stacks
     return Stacks(graph, shapes, gates, places)
 
 
+def _not_looked_into(function: Any) -> None:
+    """torch.compile, which breaks its graph at recurrent layers, is to run them as they are.
+
+    What torch.compiler.disable does in every call, done once, without the import of the compiler.
+    """
+    frames = torch._C._dynamo.eval_frame
+    skip = frames._FrameAction.SKIP
+    frames.set_code_exec_strategy(function.__code__, frames._FrameExecStrategy(skip, skip))
+
+
+_not_looked_into(_Layer.forward)
 _KINDS: Final[dict[type[nn.Module], type[_Shared]]] = {
     nn.GRU: GRU,
     nn.LSTM: LSTM,

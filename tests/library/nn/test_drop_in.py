@@ -266,6 +266,22 @@ def test_saving_and_scripting() -> None:
     torch.testing.assert_close(torch.jit.script(model)(x), expected)
 
 
+@pytest.mark.parametrize("kind", ["GRU", "LSTMCell"])
+def test_compiled_models_run(kind: str) -> None:
+    """torch.compile runs a layer between two graphs, on our engine, and looks into a cell."""
+    theirs, ours = _pair(nn.Sequential(nn.Linear(3, 3), _made(kind, 3, 5)))
+    x = torch.randn(7, 4, 3)[: 7 if kind == "GRU" else 1].squeeze(0)
+    compiled = torch.compile(ours, backend="eager", fullgraph=kind != "GRU")
+    found = []
+    for model, call in ((theirs, theirs), (ours, compiled)):
+        first = _flat(call(x))[0]
+        first.sum().backward()
+        found.append([first, *[p.grad for p in model.parameters()]])
+    torch.testing.assert_close(found[1], found[0])
+    report = onegate.engine_report(ours)
+    assert [row.engine for row in report] == ["fused" if kind == "GRU" else "none"]
+
+
 class _Model(nn.Module):
     def __init__(self, layer: nn.GRU) -> None:
         super().__init__()
