@@ -3,7 +3,8 @@
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
-PIP := $(BIN)/pip --disable-pip-version-check -q
+# On a terminal pip shows what it fetches and builds; elsewhere it is quiet.
+PIP := $(BIN)/pip --disable-pip-version-check $(if $(MAKE_TERMOUT),,-q)
 SOURCES := pyproject.toml constraints.txt CMakeLists.txt $(wildcard csrc/*.h csrc/*.cpp)
 
 .PHONY: help reproduce test test-peers test-targets test-torch test-projects test-systems test-versions lint docs bench sanitize fuzz wheel \
@@ -29,6 +30,7 @@ $(BIN)/python:
 
 # A change in the native code or in the dependencies installs again.
 $(VENV)/installed: $(BIN)/python $(SOURCES)
+	@echo "Setting up $(VENV): torch, the laboratory and the native engine. This takes minutes, once."
 	$(PIP) install -c constraints.txt torch
 	$(PIP) install -c constraints.txt -e '.[lab,test,lint,wheel]'
 	@touch $@

@@ -43,6 +43,24 @@ def test_the_same_runs_give_the_same_bytes(tmp_path: Path, runs: Path) -> None:
     }
 
 
+def test_tables_for_papers(tmp_path: Path, runs: Path) -> None:
+    out = tmp_path / "out"
+    assert main(["report", str(runs), "-o", str(out), "--latex"]) == 0
+    tables = {path.stem: path.read_text() for path in (out / "tables").iterdir()}
+    assert set(tables) == {"glance", "times", "mnist_rows-results"}
+    assert "MNIST by rows, MGU & 88.07\\% & 87.50 $\\pm$ 0.71\\% & " in tables["glance"]
+    assert "dag" not in tables["glance"]
+    for text in tables.values():
+        assert text.startswith("% ")
+        assert text.count("\\begin{") == text.count("\\end{") == 1
+        assert text.count("{") == text.count("}")
+    synthetic.seeds(runs, "adding", "paper", "mgu", [0.1], ["length=2"])
+    report.write(runs, out, latex_tables=True)
+    caption, *rest = (out / "tables" / "glance.tex").read_text().splitlines()
+    assert "differ from the recipe" in caption
+    assert any("\\dag" in line for line in rest)  # what it says is explained
+
+
 def test_other_files_stay(tmp_path: Path, runs: Path) -> None:
     mine = tmp_path / "out" / "figures" / "mine.svg"
     mine.parent.mkdir(parents=True)

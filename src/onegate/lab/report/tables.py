@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from onegate.lab import recipes
 from onegate.lab.pages.markup import (
@@ -152,7 +152,7 @@ def _here(task: Task, unit: str, names: tuple[str, ...], groups: Sequence[Group]
 def of_results(groups: Sequence[Group], comparisons: Sequence[Comparison]) -> dict[str, Table]:
     """The tables of results by name, as a paper may want them."""
     found: dict[tuple[str, ...], Table] = {
-        ("glance",): at_a_glance(groups),
+        ("glance",): _explained(at_a_glance(groups)),
         ("times",): times(groups, comparisons),
     }
     for task in TASKS.values():
@@ -164,6 +164,14 @@ def of_results(groups: Sequence[Group], comparisons: Sequence[Comparison]) -> di
         for place, one in enumerate([c for c in comparisons if c.task == task.name], start=1):
             found[task.name, "comparison", str(place)] = comparison(one, ours)
     return {identifier(*words): table for words, table in found.items() if table.rows}
+
+
+def _explained(table: Table) -> Table:
+    """A table that stands alone, with what its daggers mean."""
+    if not any("†" in cell for row in table.rows for cell in row):
+        return table
+    said = "† The runs differ from the recipe of that name, in length for example."
+    return replace(table, caption=f"{table.caption}. {said}")
 
 
 def _marked(group: Group, text: str) -> Markup:
