@@ -171,6 +171,10 @@ def test_without_data_every_task_has_a_plan_and_each_data_set_is_told_of_in_one_
     for request, _ in plan.experiments:
         sources = {getattr(made.data, "source", "made") for made in request.recipes()}
         assert sources == {"made" if request.task == "adding" else "stand-in"}
+    damaged = data.DamagedDataError("ptb.train.txt is damaged and is not used")
+    line = reproduce._missing("ptb", damaged, True, False)
+    assert line.startswith("ptb: a file of the data is damaged and is not used; a stand-in is ")
+    assert "onegate data fetch ptb" in line
     long: list[str] = []
     reproduce.prepare(reproduce.requests(full=False), tmp_path, long.append, reproduce.stand_ins())
     assert "many\nlines" in long[0]

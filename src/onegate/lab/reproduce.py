@@ -8,7 +8,7 @@ from pathlib import Path
 
 from onegate.lab import compare, report, sweep
 from onegate.lab.compare import Contender, Request
-from onegate.lab.data import DataError
+from onegate.lab.data import DamagedDataError, DataError
 from onegate.lab.recipes import Recipe
 from onegate.lab.runs import BUSY, RunError, RunFolder, run_name
 from onegate.lab.sweep.plan import cores
@@ -121,7 +121,7 @@ def prepare(
                     notify(_missing(request.task, error, stand_in is not None, verbose))
                     if stand_in is not None:
                         continue
-                    plan.not_run[request.task] = f"{_NOT_HERE}.{_remedy(request.task)}"
+                    plan.not_run[request.task] = f"{_lack(error)}.{_remedy(request.task)}"
                 else:
                     plan.not_run[request.task] = str(error)
                     notify(f"{request.task} is not run: {error}")
@@ -140,7 +140,10 @@ def _stands_in(request: Request) -> bool:
     return "data.source=stand-in" in request.settings
 
 
-_NOT_HERE = "The data are not here and could not be had"
+def _lack(error: DataError) -> str:
+    if isinstance(error, DamagedDataError):
+        return "A file of the data is damaged and is not used"
+    return "The data are not here and could not be had"
 
 
 def _remedy(task: str) -> str:
@@ -152,7 +155,8 @@ def _missing(task: str, error: DataError, stands_in: bool, verbose: bool) -> str
     """One line, or at length; the page has the short form alone."""
     so = "a stand-in is taken" if stands_in else "it is not run"
     name = TASKS[task].source or task
-    said = f"{name}: {_NOT_HERE.lower()}; {so}.{_remedy(task)}".replace("`", "")
+    lack = _lack(error)
+    said = f"{name}: {lack[0].lower()}{lack[1:]}; {so}.{_remedy(task)}".replace("`", "")
     return f"{said}\n{error}" if verbose else f"{said} (why: --verbose)"
 
 
