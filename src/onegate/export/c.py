@@ -59,13 +59,17 @@ def texts(writer: Writer, card: Mapping[str, Any]) -> dict[str, str]:
     stem, source, header = writer.stem, writer.source(), writer.header()
     _refuse_clashes(writer.model, source, header)
     facts = _card(writer.model, source, header, card)
+    try:
+        shown = json.dumps(facts, indent=2, allow_nan=False) + "\n"
+    except (TypeError, ValueError) as error:
+        raise ExportError(f"card: {error}; expected text and finite numbers by name") from None
     return {
         f"{stem}.h": header,
         f"{stem}.c": source,
         f"{stem}_test.c": _self_test(writer),
         "Makefile": _MAKEFILE.replace("@stem@", stem).replace("@flags@", _FLAGS),
         "README.md": _readme(writer, facts),
-        "card.json": json.dumps(facts, indent=2, allow_nan=False) + "\n",
+        "card.json": shown,
     }
 
 

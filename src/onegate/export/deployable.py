@@ -177,9 +177,11 @@ def _of_parts(model: nn.Module) -> Deployable:
     name = type(model).__name__
     recurrent = getattr(model, "recurrent", None)
     if not isinstance(recurrent, Recurrent):
+        of_torch = any(isinstance(m, (nn.RNNBase, nn.RNNCellBase)) for m in model.modules())
         raise ExportError(
             f"{name} has no layer `recurrent` of onegate.Recurrent: give a Recurrent, a Cell, or a "
             "module with parts called recurrent, and if need be embedding, between and head"
+            + ("; onegate.from_torch(model) makes them of torch's layers" if of_torch else "")
         )
     known = {"recurrent", "embedding", "between", "head"}
     for part, module in model.named_children():
@@ -206,7 +208,25 @@ def _of_parts(model: nn.Module) -> Deployable:
         raise ExportError(
             f"{name} reads words, and its unit {beside} beside them: one or the other"
         )
+    _refuse_widths(name, table, layers, found)
     return Deployable(table, layers, tuple(found))
+
+
+def _refuse_widths(
+    name: str, table: Tensor | None, layers: Sequence[Layer], dense: Sequence[Dense]
+) -> None:
+    """Parts that do not fit to one another."""
+    width = layers[0].graph.input_size
+    if table is not None and table.shape[1] != width:
+        raise ExportError(
+            f"{name}: the embedding gives {table.shape[1]} numbers, and the layer reads {width}"
+        )
+    gives = layers[-1].output_size
+    for part in dense:
+        rows, columns = part.weight.shape
+        if columns != gives:
+            raise ExportError(f"{name}: a dense part reads {columns} numbers, and is given {gives}")
+        gives = rows
 
 
 def _kind(model: nn.Module, part: str, kind: type[nn.Module]) -> nn.Module | None:
@@ -259,6 +279,8 @@ def plain(weights: Weights, zoneout: Mapping[str, float]) -> tuple[Graph, dict[s
 
 
 def _float(tensor: object) -> Tensor:
+    if cast(Tensor, tensor).is_meta:
+        raise ExportError("the model has no values: it is on the device 'meta'")
     return cast(Tensor, tensor).detach().to("cpu", torch.float32, copy=True)
 
 

@@ -365,7 +365,9 @@ def parametrized() -> nn.Module:
         (parametrized, "l0.f has parametrizations"),
         (with_nan, "infinite or NaN"),
         (lambda: Reader(5, onegate.Recurrent(Timed, 2, 3), 1), "reads words, and its unit gap"),
-        (lambda: nn.GRU(2, 3), "GRU has no layer `recurrent`"),
+        (lambda: nn.GRU(2, 3), r"GRU has no layer `recurrent`.*onegate\.from_torch"),
+        (lambda: Reader(None, onegate.LSTM(2, 3, proj_size=2), 1), "reads 3 numbers, .* given 2"),
+        (lambda: onegate.MGU(2, 3, device="meta"), "on the device 'meta'"),
     ],
 )
 def test_what_cannot_be_exported_is_refused(make: Any, message: str, tmp_path: Path) -> None:
@@ -455,11 +457,16 @@ def test_names_that_are_one_in_c(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    "options", [{"stem": "1x"}, {"stem": "stdint"}, {"output": "max"}, {"output": "softmax"}]
-)
-def test_bad_options(options: dict[str, str], tmp_path: Path) -> None:
+    "options",
+    [
+        {"stem": "1x"}, {"stem": "stdint"}, {"output": "max"}, {"output": "softmax"},
+        {"card": {"accuracy": float("nan")}}, {"card": {"accuracy": torch.ones(1)}},
+    ],
+)  # fmt: skip
+def test_bad_options(options: dict[str, Any], tmp_path: Path) -> None:
     with pytest.raises(ExportError, match=next(iter(options))):
-        onegate.export(onegate.MGU(2, 3), tmp_path, format="c", **options)
+        onegate.export(onegate.MGU(2, 3), tmp_path / "out", format="c", **options)
+    assert not (tmp_path / "out").exists()
 
 
 @pytest.mark.parametrize("mode", [None, "int8", "integer"])
