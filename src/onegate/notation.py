@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass
+from itertools import count
 
 from onegate.language import Graph, Map, Value, in_order
 
@@ -58,6 +59,8 @@ class Notation:
         names: dict[Value, Name] = {}
         uses = Counter(operand for node in graph.nodes for operand in node.args)
         length: dict[Value, int] = {}  # in symbols, written out
+        known = {*graph.names.values(), *(node.name for node in graph.nodes)}
+        numbered = (name for name in map("v_{}".format, count(1)) if name not in known)
         for node in graph.nodes:
             local = graph.names.get(node, "")
             if node in owner:
@@ -69,8 +72,7 @@ class Notation:
             length[node] = sum(1 if a in names else length[a] for a in node.args) or 1
             longest = _LONG_IF_SHARED if uses[node] > 1 else _LONG
             if node not in names and length[node] > longest:
-                number = sum(name.word.startswith("v_") for name in names.values()) + 1
-                names[node] = Name(f"v_{number}")
+                names[node] = Name(next(numbered))
         return cls(owner, names)
 
 

@@ -284,3 +284,16 @@ def test_a_step_with_a_loop_is_written_by_numbered_values() -> None:
         assert f"v_{{{number - 1},t}}" in line
     assert last.startswith("h_t &= ")
     assert max(map(len, others)) < 300
+
+
+def test_numbered_values_have_no_name_that_is_taken() -> None:
+    def step(self: Any, x: Any, h: Any) -> Any:
+        a = tanh(self.W[h, x])
+        for _ in range(3):
+            a = a + 0.5 * tanh(a) - 0.3 * a
+        v_1 = tanh(a)
+        return v_1 * self.v_2
+
+    kind: type[Unit] = type("Sample", (Common,), {"step": step, "v_2": Vector()})
+    left = [line.split(" &= ")[0] for line in latex(trace(kind(), 2, 2)).split("\n")[1:-1]]
+    assert left == ["v_{3,t}", "a_t", "v_{1,t}", "h_t"]
