@@ -115,6 +115,20 @@ def test_a_run_that_was_broken_off_goes_on(
     assert "left to torch" not in RULES
 
 
+def test_a_row_whose_control_is_off_is_measured_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[float] = []
+
+    def measured(_: Any, base: str, seconds: float, **__: Any) -> tuple[dict[str, float], float]:
+        asked.append(seconds)
+        control = 1.5 if len(asked) < 2 else 1.01
+        return {base: 1.0, "left to torch": control, "fused": 0.5}, 0.25
+
+    monkeypatch.setattr(bench, "ratios", measured)
+    row = bench._row("GRU", True, "float32", (1, 1, 2), 2.0)
+    assert asked == [2.0, 6.0]
+    assert (row["left"], row["fused"], row["seconds"]) == (1.01, 0.5, 0.25)
+
+
 def test_verdicts_are_of_the_kernel_that_the_rule_takes() -> None:
     key = {"kind": "GRU", "learns": True, "precision": "float32"}
     rows = [
