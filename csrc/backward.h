@@ -3,6 +3,7 @@
 // into the weights' gradients and the input's, as products over all rows of the chunk.
 #pragma once
 
+#include <algorithm>
 #include <optional>
 
 #include "recompute.h"
@@ -12,12 +13,23 @@ namespace OG_ISA {
 constexpr int64_t kChunkRows = 192;       // rows of a chunk while the sums fit the cache
 constexpr int64_t kLargeChunkRows = 512;  // and where they do not
 constexpr int64_t kCachedSums = 256 * 1024;
+constexpr int64_t kCachedStore = int64_t{16} << 20;  // bytes of kept values that caches may hold
 
 // Sums for the weights of one head of a map: operands side by side, the bias as a column of ones.
 struct MapLayout {
   const MapSums* map;
   int64_t head, height, width;
   std::vector<int64_t> columns;  // first column of each operand
+
+  // Whether what it is multiplied by is the same.
+  bool shares_operands(const MapLayout& other) const {
+    if (head != other.head || width != other.width) return false;
+    if ((map->bias < 0) != (other.map->bias < 0)) return false;
+    return columns == other.columns &&
+           std::equal(map->operands.begin(), map->operands.end(), other.map->operands.begin(),
+                      other.map->operands.end(),
+                      [](const Factor& a, const Factor& b) { return a.slot == b.slot; });
+  }
 };
 
 inline std::vector<MapLayout> map_layouts(const og_program& p) {
@@ -31,7 +43,11 @@ inline std::vector<MapLayout> map_layouts(const og_program& p) {
         layout.width += p.parameters[operand.parameter].columns;
       }
       layout.width += map.bias >= 0;
-      layouts.push_back(std::move(layout));
+      // Maps of the same operands one after the other: these are then packed once.
+      const auto same = std::find_if(layouts.rbegin(), layouts.rend(), [&](const MapLayout& other) {
+        return layout.shares_operands(other);
+      });
+      layouts.insert(same == layouts.rend() ? layouts.end() : same.base(), std::move(layout));
     }
   }
   return layouts;
@@ -113,6 +129,7 @@ template <class T> class Backward : Pass<T> {
       if (again_) again_->run(inputs_, prev_, offsets_.back(), barrier);
       for (int64_t s = s1 - 1; s >= s0; --s) {
         const int64_t t = time(s), count = active(t);
+        look_ahead(s - 1, count);
         step(t, count, offsets_[s - s0], barrier);
         finish(t, count);
       }
@@ -256,6 +273,21 @@ template <class T> class Backward : Pass<T> {
     }
   }
 
+  // Asks for what was kept of the step that comes next, while this one's `count` rows are worked on.
+  void look_ahead(int64_t s, int64_t count) {
+    this->ahead_.begin();
+    if (!is_large_ || again_ || s < 0 || plan_.columns) return;
+    const int64_t t = time(s), rows = active(t);
+    for (const Slot& slot : code_.slots)
+      if (slot.space == Space::kKeep)
+        this->ahead_.add(this->kept(slot.index, slot.width, t),
+                         rows * slot.width * static_cast<int64_t>(sizeof(T)));
+    int64_t instructions = 0;
+    for (const Stage& stage : code_.stages)
+      instructions += static_cast<int64_t>(stage.run.size());
+    this->ahead_.spread(instructions * ((count + this->block_ - 1) / this->block_));
+  }
+
   // A kept value at step t, whose rows begin at `offset` of the chunk.
   T* keep(const Slot& slot, int64_t t, int64_t offset) const {
     return again_ ? again_->keep(slot.index) + offset * slot.width
@@ -368,8 +400,9 @@ template <class T> class Backward : Pass<T> {
 
   void add_weights(int64_t s0, int64_t s1, Barrier& barrier) {
     for (size_t m = 0; m < maps_.size(); ++m) {
-      if (!plan_.columns || this->thread_ == 0) pack_operands(m, s0, s1);
-      if (plan_.columns) barrier.wait();
+      const bool packed = m > 0 && maps_[m].shares_operands(maps_[m - 1]);
+      if (!packed && (!plan_.columns || this->thread_ == 0)) pack_operands(m, s0, s1);
+      if (!packed && plan_.columns) barrier.wait();
       const Slot& output = code_.slots[maps_[m].map->output];
       const Columns c = this->share(maps_[m].height);
       outer_product(map_sums_[m], maps_[m].height,
@@ -401,8 +434,9 @@ template <class T> class Backward : Pass<T> {
         pieces.push_back({grad(map.operands[o].parameter), layout.columns[o],
                           p_.parameters[map.operands[o].parameter].columns});
       if (map.bias >= 0) pieces.push_back({grad(map.bias), layout.width - 1, 1});
-      if (!plan_.columns || this->thread_ == 0) pack_operands(m, 0, call_.steps);
-      if (plan_.columns) barrier.wait();
+      const bool packed = m > 0 && layout.shares_operands(maps_[m - 1]);
+      if (!packed && (!plan_.columns || this->thread_ == 0)) pack_operands(m, 0, call_.steps);
+      if (!packed && plan_.columns) barrier.wait();
       const T* gradient = chunks_[code_.slots[map.output].index];
       const Columns c = this->share(layout.height);
       row_blocks(c.last - c.first, [&](int64_t offset, int64_t block) {
@@ -467,8 +501,16 @@ template <class T> class Backward : Pass<T> {
     }
   }
 
+  // Whether what was kept lies beyond the caches.
+  bool is_large() const {
+    const int64_t row = std::accumulate(p_.kept.begin(), p_.kept.end(), int64_t{0});
+    const int64_t rows = call_.steps * call_.rows * call_.directions;
+    return rows * row * static_cast<int64_t>(sizeof(T)) > kCachedStore;
+  }
+
   const og_backward& back_;
   std::vector<MapLayout> maps_;
+  bool is_large_ = is_large();
   int64_t chunk_ = 1, widest_ = 1;
   std::optional<Recompute<T>> again_;
   bool needs_next_ = false;

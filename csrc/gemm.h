@@ -172,6 +172,51 @@ OG_INLINE void outer_tile_of(int64_t rows, A... arguments) {
 constexpr int64_t kOuterRows = 96;    // columns of the left-hand side that stay in second-level cache
 constexpr int64_t kOuterPanels = 16;  // panels of the right-hand side from which copying them pays
 
+constexpr int64_t kNarrow = 4;  // columns of the right-hand side that are worked on one by one
+
+// The same for one column of the right-hand side, VECTORS vectors of the left-hand side's columns at a
+// time: a panel would be nearly empty.
+template <class T, int VECTORS>
+void narrow_tile(T* sums, const T* left, int64_t stride, const T* right, int64_t k, int64_t columns,
+                 bool fresh) {
+  constexpr int L = kLanes<T>;
+  const int64_t tail = columns - (VECTORS - 1) * L;
+  const bool whole = tail == L;
+  Vec<T> sum[VECTORS] = {};
+  for (int64_t j = 0; j < k; ++j) {
+    const Vec<T> b = splat(right[j * kPanel<T>]);
+    for (int v = 0; v < VECTORS; ++v) {
+      const T* from = left + j * stride + v * L;
+      sum[v] += (whole || v + 1 < VECTORS ? load(from) : load_part(from, tail)) * b;
+    }
+  }
+  for (int v = 0; v < VECTORS; ++v) {
+    T lanes[L];
+    store(lanes, sum[v]);
+    for (int64_t l = 0; l < std::min<int64_t>(L, columns - v * L); ++l) {
+      T& to = sums[(v * L + l) * kPanel<T>];
+      to = fresh ? lanes[l] : to + lanes[l];
+    }
+  }
+}
+
+template <class T>
+void narrow_product(T* sums, const T* left, int64_t stride, const T* packed, int64_t k,
+                    int64_t width, int64_t first, int64_t last, bool fresh) {
+  constexpr int64_t L = kLanes<T>;
+  for (int64_t c = 0; c < width; ++c)
+    for (int64_t row = first; row < last; row += 4 * L) {
+      T* to = sums + row * kPanel<T> + c;
+      const int64_t columns = std::min(4 * L, last - row);
+      switch ((columns + L - 1) / L) {
+        case 1: narrow_tile<T, 1>(to, left + row, stride, packed + c, k, columns, fresh); break;
+        case 2: narrow_tile<T, 2>(to, left + row, stride, packed + c, k, columns, fresh); break;
+        case 3: narrow_tile<T, 3>(to, left + row, stride, packed + c, k, columns, fresh); break;
+        default: narrow_tile<T, 4>(to, left + row, stride, packed + c, k, columns, fresh); break;
+      }
+    }
+}
+
 // sums += left' right for columns [first, last) of left (k x height, row stride `stride`): sums is
 // stored by panels, each height x kPanel, and begins at zero if `fresh`. `scratch` has room for
 // k x height numbers.
@@ -180,6 +225,8 @@ void outer_product(T* sums, int64_t height, const T* left, int64_t stride, T* sc
                    const T* packed, int64_t k, int64_t width, int64_t first, int64_t last,
                    bool fresh) {
   constexpr int64_t P = kPanel<T>;
+  if (width <= std::min<int64_t>(kNarrow, P))
+    return narrow_product(sums, left, stride, packed, k, width, first, last, fresh);
   for (int64_t group = first; group < last; group += kOuterRows) {
     const int64_t rows = std::min(kOuterRows, last - group);
     // The columns of a tile side by side: read once along the rows, then once for every panel.

@@ -13,8 +13,7 @@ template <class T> class Pass {
         thread_(thread), reverse_(part.direction == 1), rows_(part.rows()),
         block_(std::max<int64_t>(1, std::min(rows_, kBlock / p_.widest))), at_(code.slots.size()),
         sums_(p_.parameters.size()) {
-    for (const Slot& slot : code.slots)
-{
+    for (const Slot& slot : code.slots) {
       broadcast_.push_back(slot.space == Space::kVector || slot.space == Space::kConstant);
       still_.push_back(broadcast_.back() || (slot.space == Space::kTemp && code.brief[slot.index]));
     }
@@ -27,13 +26,23 @@ template <class T> class Pass {
     for (const Slot& slot : code_.slots) columns_.push_back(share(slot.width));
   }
 
-  // Scratch for temporaries, and for vectors and constants, repeated over a block's rows.
+  // Scratch for temporaries, and for vectors and constants: repeated over some rows, so that loops are
+  // long, or over all rows of a block for what takes row by row.
   void layout_step(Carver& carver) {
     temps_.clear();
     for (size_t i = 0; i < code_.temps.size(); ++i)
       temps_.push_back(carver.take<T>((code_.brief[i] ? block_ : rows_) * code_.temps[i]));
+    repeated_.assign(code_.slots.size(), 0);
     for (size_t i = 0; i < code_.slots.size(); ++i)
-      if (broadcast_[i]) at_[i] = carver.take<T>(block_ * code_.slots[i].width);
+      if (broadcast_[i])
+        repeated_[i] = std::clamp<int64_t>(kRepeated / code_.slots[i].width, 1, block_);
+    for (const Stage& stage : code_.stages)
+      for (const Instruction& i : stage.run)
+        for (int32_t slot : i.args)
+          if (slot >= 0 && broadcast_[slot] && (narrow(i.op) != 0 || sums_rows(i.op)))
+            repeated_[slot] = block_;
+    for (size_t i = 0; i < code_.slots.size(); ++i)
+      if (broadcast_[i]) at_[i] = carver.take<T>(repeated_[i] * code_.slots[i].width);
   }
 
   void layout_rows(Carver& carver, std::vector<T*>& pieces, const std::vector<int64_t>& widths,
@@ -49,7 +58,7 @@ template <class T> class Pass {
       const Slot& slot = code_.slots[i];
       const Columns c = columns_[i];
       if (slot.space == Space::kTemp) at_[i] = temps_[slot.index];
-      for (int64_t r = 0; broadcast_[i] && r < block_; ++r) {
+      for (int64_t r = 0; r < repeated_[i]; ++r) {
         T* to = at_[i] + r * slot.width;
         if (slot.space == Space::kConstant)
           std::fill(to + c.first, to + c.last, static_cast<T>(p_.constants[slot.index]));
@@ -141,10 +150,10 @@ template <class T> class Pass {
       widen(to + r * width + c.first, given_row<uint8_t>(input, t, r) + c.first, c.last - c.first);
   }
 
-  void pointwise(const Stage& stage, int64_t rows) const {
+  void pointwise(const Stage& stage, int64_t rows) {
     run_pointwise<T>(stage.run,
-                     {code_.slots.data(), at_.data(), still_.data(), sums_.data(),
-                      columns_.data(), !plan_.columns, block_},
+                     {code_.slots.data(), at_.data(), still_.data(), repeated_.data(),
+                      sums_.data(), columns_.data(), !plan_.columns, block_, &ahead_},
                      rows);
   }
 
@@ -217,8 +226,10 @@ template <class T> class Pass {
   std::vector<T*> at_, sums_, temps_;
   std::vector<Columns> columns_;
   std::vector<char> broadcast_;  // by slot: every row is the same
+  std::vector<int64_t> repeated_;  // by slot: rows of a broadcast one that lie there
   std::vector<char> still_;      // by slot: every block of rows is at one place
   std::vector<Term<T>> terms_;
+  Ahead ahead_;
 };
 
 }  // namespace OG_ISA

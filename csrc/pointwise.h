@@ -2,6 +2,9 @@
 // first-level cache, so that reading and writing scratch costs little beside the arithmetic.
 #pragma once
 
+#include <utility>
+#include <vector>
+
 #include "operations.h"
 #include "program.h"
 #include "rows.h"
@@ -10,6 +13,7 @@
 namespace OG_ISA {
 
 constexpr int64_t kBlock = 1024;  // elements an instruction works on at a time
+constexpr int64_t kRepeated = 256;  // numbers of a vector that is the same for all rows, repeated
 
 // Columns [first, last) of a vector of a given width: all, or a thread's share of whole panels.
 struct Columns {
@@ -47,16 +51,28 @@ OG_INLINE void apply(T* d, const T* a, const T* b, const T* c, int64_t n, F f) {
   if constexpr (operands == 3) each(d, a, b, c, n, f);
 }
 
+// n numbers, of which operands that repeat have the first `period` alone.
+struct Extent {
+  int64_t n, period;
+  bool repeats[3];
+};
+
 template <class T>
-void execute(Op op, T* d, const T* a, const T* b, const T* c, int64_t n) {
+void execute(Op op, T* d, const T* a, const T* b, const T* c, const Extent& e) {
   using V = Vec<T>;
+  const int64_t next[] = {e.repeats[0] ? 0 : e.period, e.repeats[1] ? 0 : e.period,
+                          e.repeats[2] ? 0 : e.period};
   switch (op) {
-#define OG_CASE(code, name, operands, value)                       \
-  case Op::name:                                                   \
-    return apply<operands>(d, a, b, c, n, [](V x, V y, V z) -> V { \
-      (void)x, (void)y, (void)z;                                   \
-      return value;                                                \
-    });
+#define OG_CASE(code, name, operands, value)                                            \
+  case Op::name:                                                                        \
+    for (int64_t i = 0; i < e.n; i += e.period) {                                       \
+      apply<operands>(d + i, a, b, c, std::min(e.period, e.n - i), [](V x, V y, V z) -> V { \
+        (void)x, (void)y, (void)z;                                                      \
+        return value;                                                                   \
+      });                                                                               \
+      a += next[0], b += operands > 1 ? next[1] : 0, c += operands > 2 ? next[2] : 0;   \
+    }                                                                                   \
+    return;
     OG_OPERATIONS(OG_CASE)
 #undef OG_CASE
   }
@@ -78,19 +94,60 @@ template <class T, class F> OG_INLINE void add_rows(T* sums, int64_t rows, Colum
   for (; i < c.last; i += L) add_columns<T, 1>(sums, rows, i, std::min(L, c.last - i), value);
 }
 
+// Memory that is read soon, asked for a few lines at a time between instructions.
+class Ahead {
+ public:
+  void begin() { pieces_.clear(), next_ = 0; }
+  void add(const void* from, int64_t bytes) {
+    const char* first = static_cast<const char*>(from);
+    pieces_.push_back({first, first + bytes});
+    lines_ += bytes / kLine + 1;
+  }
+  // So many instructions are to come.
+  void spread(int64_t instructions) {
+    each_ = lines_ / std::max<int64_t>(1, instructions) + 1;
+    lines_ = 0;
+  }
+  void fetch() {
+    for (int64_t n = 0; n < each_ && next_ < pieces_.size(); ++n) {
+      auto& [at, end] = pieces_[next_];
+      __builtin_prefetch(at, 0, 2);
+      if ((at += kLine) >= end) ++next_;
+    }
+  }
+
+ private:
+  static constexpr int64_t kLine = 64;
+  std::vector<std::pair<const char*, const char*>> pieces_;
+  size_t next_ = 0;
+  int64_t lines_ = 0, each_ = 0;
+};
+
 // Where the slots of a step lie for one thread: `at` per slot; a still slot (a vector or a constant,
-// repeated for the rows of a block, or scratch of a run) does not move with the row.
+// or scratch of a run) does not move with the row.
 template <class T> struct Frame {
   const Slot* slots;
   T* const* at;
   const char* still;
+  const int64_t* repeated;  // per slot: rows of a vector or constant, one like the other; else 0
   T* const* sums;       // per parameter, for reductions
   const Columns* columns;  // per slot
   bool whole;           // every thread has all columns: blocks of rows are contiguous
   int64_t block;        // rows per block
+  Ahead* ahead;
 
   T* place(int32_t slot, int64_t row) const {
     return still[slot] ? at[slot] : at[slot] + row * slots[slot].width;
+  }
+  // `rows` rows of one width, by so many rows at a time as operands that repeat have.
+  Extent extent(const Instruction& i, int64_t rows, int64_t width) const {
+    Extent e{rows * width, rows * width, {}};
+    for (int k = 0; k < 3 && i.args[k] >= 0; ++k) {
+      const int64_t there = repeated[i.args[k]];
+      e.repeats[k] = there > 0 && there < rows;
+      if (e.repeats[k]) e.period = std::min(e.period, there * width);
+    }
+    return e;
   }
 };
 
@@ -98,6 +155,7 @@ template <class T>
 OG_INLINE void run_block(const std::vector<Instruction>& run, const Frame<T>& f, int64_t row,
                          int64_t rows) {
   for (const Instruction& i : run) {
+    f.ahead->fetch();
     const T* a = f.place(i.args[0], row);
     const T* b = i.args[1] < 0 ? nullptr : f.place(i.args[1], row);
     const T* c = i.args[2] < 0 ? nullptr : f.place(i.args[2], row);
@@ -120,13 +178,18 @@ OG_INLINE void run_block(const std::vector<Instruction>& run, const Frame<T>& f,
       continue;
     }
     if (f.whole) {
-      execute(i.op, d, a, b, c, rows * width);
+      execute(i.op, d, a, b, c, f.extent(i, rows, width));
       continue;
     }
-    const int64_t n = columns.last - columns.first;
-    for (int64_t r = 0; r < rows; ++r) {
-      const int64_t at = r * width + columns.first;
-      execute(i.op, d + at, a + at, b == nullptr ? b : b + at, c == nullptr ? c : c + at, n);
+    const Extent own{columns.last - columns.first, columns.last - columns.first, {}};
+    const auto moves = [&](int k) {
+      return i.args[k] >= 0 && f.repeated[i.args[k]] == 0 ? width : 0;
+    };
+    for (int64_t r = 0; r < rows && own.n > 0; ++r) {
+      const int64_t at = columns.first;
+      execute(i.op, d + r * width + at, a + r * moves(0) + at,
+              b == nullptr ? b : b + r * moves(1) + at, c == nullptr ? c : c + r * moves(2) + at,
+              own);
     }
   }
 }

@@ -14,6 +14,7 @@ import hypothesis.strategies as st
 
 from onegate.language import (
     Affine,
+    Diagonal,
     Fit,
     Graph,
     LayerNorm,
@@ -24,7 +25,19 @@ from onegate.language import (
     sigmoid,
     tanh,
 )
-from onegate.ops import exp, log, silu, sqrt, square
+from onegate.ops import (
+    abs,
+    exp,
+    hard_sigmoid,
+    hard_tanh,
+    log,
+    maximum,
+    minimum,
+    silu,
+    softplus,
+    sqrt,
+    square,
+)
 from onegate.tracing import trace
 
 CONSTANTS: Final = (1.0, -1.0, 0.5, 2.0, 0.0, 0.3)
@@ -40,6 +53,17 @@ UNARY: Final[dict[str, Callable[..., Any]]] = {
     "log": lambda a: log(1 + a * a),
     "sqrt": lambda a: sqrt(0.5 + square(a)),
     "silu": silu,
+    "softplus": softplus,
+}
+# With corners, where the slope jumps.
+CORNERED: Final[dict[str, Callable[..., Any]]] = {
+    "abs": abs,
+    "hard sigmoid": lambda a: hard_sigmoid(3 * a),
+    "hard tanh": hard_tanh,
+    "at least": lambda a: maximum(-0.4, a),
+    "at most": lambda a: minimum(a, 0.7),
+    "larger": lambda a: maximum(a, square(a)),
+    "smaller": lambda a: minimum(2 * a, tanh(a)),
 }
 BINARY: Final[dict[str, Callable[..., Any]]] = {
     "add": lambda a, b: a + b,
@@ -66,6 +90,7 @@ WITH_CONSTANT: Final[dict[str, Callable[..., Any]]] = {
 POINTWISE: Final = {"unary": (UNARY, 1), "binary": (BINARY, 2), "ternary": (TERNARY, 3)}
 KINDS: Final = (
     *POINTWISE, *3 * ("affine",), "constant", "vector", "relu", "fit", "norm", "heads", "rank",
+    "cornered", "diagonal",
 )  # fmt: skip
 
 T = TypeVar("T")
@@ -193,14 +218,15 @@ class _Draft:
             i, like = self.place(), self.pick(likes)
             name = self.declare("F", Fit, like)
             self.append(lambda unit, v: getattr(unit, name)[v[i]], self.likes[like], [i])
-        elif kind == "relu":
+        elif kind in ("relu", "cornered"):
             # Of a sum with a vector of its own: at exactly 0, where the slope jumps, rounding
             # would decide.
+            f = relu if kind == "relu" else CORNERED[self.pick(list(CORNERED))]
             like = self.pick(likes)
             name = self.declare("p", Vector, like)
             if any(v.size == self.likes[like] for v in self.values):
                 i = self.place(self.likes[like])
-                step = lambda unit, v: relu(v[i] + getattr(unit, name))  # noqa: E731
+                step = lambda unit, v: f(v[i] + getattr(unit, name))  # noqa: E731
                 self.append(step, self.likes[like], [i])
         elif kind == "norm":
             name, count = f"N{len(self.declared)}", self.choices.integer(1, 2)
@@ -217,6 +243,15 @@ class _Draft:
             name = self.declare("W_", Affine, like, bias=self.coin(), **{kind: count})
             step = lambda unit, v: getattr(unit, name)[v[place]]  # noqa: E731
             self.append(step, self.likes[like], [place])
+        elif kind == "diagonal":
+            place = self.place()
+            like = self.pick(
+                [name for name in likes if self.likes[name] == self.values[place].size] or likes
+            )
+            if self.likes[like] == self.values[place].size:
+                name = self.declare("D", Diagonal, like)
+                step = lambda unit, v: getattr(unit, name)[v[place]]  # noqa: E731
+                self.append(step, self.likes[like], [place])
         elif kind == "constant":
             f = WITH_CONSTANT[self.pick(list(WITH_CONSTANT))]
             self.pointwise(f, 1, self.pick(CONSTANTS))

@@ -7,6 +7,7 @@ many new ones of each kind.
 from __future__ import annotations
 
 import os
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -16,6 +17,7 @@ import pytest
 import torch
 from torch import Tensor
 
+from onegate import Recurrent
 from onegate.engines import reference
 from onegate.engines.cpu import operator as fused
 from onegate.export.latex import equations
@@ -127,3 +129,51 @@ def test_small(sketch: Sketch, call: Call) -> None:
 def test_large_enough_for_threads(sketch: Sketch, call: Call) -> None:
     with pytest.MonkeyPatch.context() as monkeypatch:
         compare(sketch, call, monkeypatch)
+
+
+@examples(40)
+@hypothesis.given(
+    sketches(largest=7, most=10),
+    st.integers(1, 9),
+    st.integers(1, 4),
+    st.fixed_dictionaries(
+        {
+            "zoneout": st.sampled_from([0.0, 0.3]),
+            "recompute": st.booleans(),
+            "learn_initial_state": st.booleans(),
+        }
+    ),
+    st.booleans(),
+    st.integers(0, 1 << 16),
+)
+def test_masks_and_resets(
+    sketch: Sketch, steps: int, rows: int, options: dict[str, Any], resets: bool, seed: int
+) -> None:
+    hypothesis.note("\n".join(equations(sketch.graph())))
+    torch.manual_seed(seed)
+    x = torch.randn(steps, rows, sketch.input_size, dtype=torch.float64)
+    call = {"reset": torch.rand(steps, rows) < 0.3} if resets else {}
+    sizes = (sketch.unit, sketch.input_size, sketch.hidden_size)
+    layers = [
+        Recurrent(*sizes, engine=engine, dtype=torch.float64, **options)
+        for engine in ("fused", "reference")
+    ]
+    layers[1].load_state_dict(layers[0].state_dict())
+
+    def run(layer: Recurrent, x: Tensor) -> list[Tensor]:
+        torch.manual_seed(seed)  # of the masks
+        leaves = [x.requires_grad_(), *layer.parameters()]
+        out, _, every = layer(x, return_states=True, **call)
+        found = [out, *((every,) if isinstance(every, Tensor) else every)]
+        total = torch.stack([t.sin().sum() for t in found]).sum()
+        grads: Sequence[Tensor] = [torch.zeros_like(leaf) for leaf in leaves]
+        if total.requires_grad:  # else nothing but a state that is given is read
+            grads = torch.autograd.grad(total, leaves, allow_unused=True, materialize_grads=True)
+        return [*(t.detach() for t in found), *grads]
+
+    truth = run(layers[1], x.clone())
+    near = run(layers[1], x * (1 + 1e-12 * torch.randn_like(x)))
+    hypothesis.assume(max(map(peak_of, truth)) < LARGEST)
+    hypothesis.assume(all(peak_of(a - b) < 1e-9 for a, b in zip(near, truth, strict=True)))
+    for ours, theirs in zip(run(layers[0], x.clone()), truth, strict=True):
+        torch.testing.assert_close(ours, theirs, rtol=1e-7, atol=1e-8)
