@@ -143,5 +143,5 @@ def test_what_does_not_fit() -> None:
     np.testing.assert_array_equal(stream.step(np.ones((2, 3))), stream._out)  # float64 is taken
     with pytest.raises(ExportError, match="bidirectional"):
         onegate.stream(onegate.MGU(3, 4, bidirectional=True))
-    with pytest.raises(ValueError, match="batch is 0"):
+    with pytest.raises(ValueError, match="batch must be greater than zero: it is 0"):
         onegate.stream(onegate.MGU(3, 4), batch=0)
