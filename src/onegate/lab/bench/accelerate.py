@@ -7,7 +7,7 @@ import itertools
 import json
 import math
 import statistics
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import nullcontext
 from pathlib import Path
 from typing import Any, Final, TypeAlias
@@ -93,23 +93,27 @@ def accelerate(
 def verdicts(rows: list[dict[str, Any]], rule: dict[str, Rules]) -> Iterator[str]:
     """What is asked of accelerated layers, with the kernel that the rule takes."""
     for key, own in _by_kind(rows):
-        found = [taken(row, rule) for row in own]
-        figures = [r for row, (r, _) in zip(own, found, strict=True) if _is_figure(row)]
-        middle, largest = statistics.median(figures), max(ratio for ratio, _ in found)
+        found = [(row, *taken(row, rule)) for row in own]
+        known = [(row, ratio) for row, ratio, _ in found if ratio is not None]
+        figures = [ratio for row, ratio in known if _is_figure(row)]
+        middle, largest = statistics.median(figures), max(ratio for _, ratio in known)
         missed = [f"above {NEVER_ABOVE}"] if largest > NEVER_ABOVE else []
         if key[:2] == ("GRU", True) and middle > GRU_MEDIAN:
             missed.append(f"median above {GRU_MEDIAN}")
         yield (
             f"{_named(key)}: median {middle:.2f} of {len(figures)} shapes, largest {largest:.2f}, "
-            f"{sum(fused for _, fused in found)} of {len(own)} fused: {', '.join(missed) or 'met'}"
+            f"{sum(fused for *_, fused in found)} of {len(own)} fused: {', '.join(missed) or 'met'}"
         )
 
 
-def taken(row: dict[str, Any], rule: dict[str, Rules]) -> tuple[float, bool]:
-    """The time of the accelerated layer over torch's, and whether the fused engine is taken."""
+def taken(row: Mapping[str, Any], rule: Mapping[str, Rules]) -> tuple[float | None, bool]:
+    """The time of the accelerated layer over torch's, and whether the fused engine is taken.
+
+    None if it was not measured: older files have not both kernels.
+    """
     own = rule[row["kind"]].rules[row["learns"]][PRECISIONS.index(row["precision"])]
     left = own.leaves(row["shape"][0], _row_steps(row), row["shape"][2])
-    return (row["left"], False) if left else (row["fused"], True)
+    return (row.get("left"), False) if left else (row["fused"], True)
 
 
 def _is_figure(row: dict[str, Any]) -> bool:
@@ -228,7 +232,7 @@ def _fused(rule: Rule, rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
     return [r for r in rows if not rule.leaves(r["shape"][0], _row_steps(r), r["shape"][2])]
 
 
-def _row_steps(row: dict[str, Any]) -> int:
+def _row_steps(row: Mapping[str, Any]) -> int:
     steps, batch, _ = row["shape"]
     return int(steps * batch)
 

@@ -173,7 +173,8 @@ def accelerated(made: Content) -> str:
     for row in made["rows"]:
         key = row["kind"], row["learns"], row["precision"]
         ratio, fused = taken(row, rule)
-        text = f"{ratio:.2f}" if fused else f"{ratio:.2f} ({row['fused']:.2f})"
+        text = "" if ratio is None else f"{ratio:.2f}"
+        text = text if fused else f"{text} ({row['fused']:.2f})".lstrip()
         found.setdefault(key, {})[tuple(row["shape"])] = text
     shapes = sorted({s for cells in found.values() for s in cells}, key=lambda s: (s[0] * s[1], s))
     cells = [
@@ -264,6 +265,7 @@ TABLES: Final[Mapping[str, tuple[str, Callable[[Content], str]]]] = {
     "inside": ("bench/inside.json", inside),
     "norms": ("bench/norms.json", inside),
     "accelerate": ("bench/accelerate-amd.json", accelerated),
+    "accelerate intel": ("bench/accelerate-intel.json", accelerated),
     "recurrent ppo": ("bench/recurrent-ppo.json", recurrent_ppo),
     "new units": ("bench/new-units.json", inside),
     "deployed steps": ("bench/deploy.json", deployed_steps),
