@@ -11,7 +11,7 @@ from __future__ import annotations
 import copy
 import functools
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager, nullcontext
+from contextlib import contextmanager, nullcontext, suppress
 from typing import Any, Final, NamedTuple, TypeVar
 
 import torch
@@ -378,9 +378,10 @@ def _not_looked_into(function: Any) -> None:
 
     What torch.compiler.disable does in every call, done once, without the import of the compiler.
     """
-    frames = torch._C._dynamo.eval_frame
-    skip = frames._FrameAction.SKIP
-    frames.set_code_exec_strategy(function.__code__, frames._FrameExecStrategy(skip, skip))
+    with suppress(AttributeError):  # no part of torch's public interface
+        frames = torch._C._dynamo.eval_frame
+        skip = frames._FrameAction.SKIP
+        frames.set_code_exec_strategy(function.__code__, frames._FrameExecStrategy(skip, skip))
 
 
 _not_looked_into(_Layer.forward)
