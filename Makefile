@@ -64,10 +64,13 @@ test-torch: $(VENV)/installed
 
 # An environment of its own (4 GB; remove it afterwards). PROJECTS: a folder with clones of what is no package.
 PROJECTS ?= clones
-.venv-projects/installed: tests/projects/requirements.txt tests/projects/packages.txt $(SOURCES)
+.venv-projects/packages: tests/projects/requirements.txt tests/projects/packages.txt
 	$(PYTHON) -m venv .venv-projects
 	.venv-projects/bin/pip -q install -c constraints.txt torch -r tests/projects/requirements.txt
 	.venv-projects/bin/pip -q install --no-deps -r tests/projects/packages.txt
+	@touch $@
+
+.venv-projects/installed: .venv-projects/packages $(SOURCES) $(shell find src -name '*.py' -o -name '*.json')
 	.venv-projects/bin/pip -q install --no-deps -C build-dir=build/projects .
 	@touch $@
 
