@@ -1,25 +1,31 @@
 // How many float operations a second one core does at most: fused multiply-adds on registers alone.
 //
 //   g++ -O3 -mavx2 -mfma docs/fma_rate.cpp -o fma_rate && ./fma_rate
-#include <immintrin.h>
-
+//   g++ -O3 -mavx512f docs/fma_rate.cpp -o fma_rate && ./fma_rate
 #include <algorithm>
 #include <chrono>
 #include <cstdio>
 
+#ifdef __AVX512F__
+constexpr int kWidth = 16;
+#else
+constexpr int kWidth = 8;
+#endif
+typedef float Vector __attribute__((vector_size(4 * kWidth)));
+
 int main() {
   constexpr int kSums = 12, kRounds = 21, kTurns = 2'000'000;
-  constexpr double kOperations = 2.0 * 8 * kSums * kTurns;
+  constexpr double kOperations = 2.0 * kWidth * kSums * kTurns;
   double rates[kRounds];
   for (double& rate : rates) {
-    __m256 sums[kSums];
-    for (int i = 0; i < kSums; ++i) sums[i] = _mm256_set1_ps(0.1f * static_cast<float>(i));
-    const __m256 factor = _mm256_set1_ps(0.999f), summand = _mm256_set1_ps(0.001f);
+    Vector sums[kSums];
+    for (int i = 0; i < kSums; ++i) sums[i] = Vector{} + 0.1f * static_cast<float>(i);
+    const Vector factor = Vector{} + 0.999f, summand = Vector{} + 0.001f;
     const auto begin = std::chrono::steady_clock::now();
     for (int turn = 0; turn < kTurns; ++turn)
-      for (__m256& sum : sums) {
-        sum = _mm256_fmadd_ps(sum, factor, summand);
-        asm volatile("" : "+x"(sum));  // every one of them is done
+      for (Vector& sum : sums) {
+        sum = sum * factor + summand;    // one instruction: GCC fuses the two
+        asm volatile("" : "+v"(sum));  // every one of them is done
       }
     rate = kOperations / std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
   }

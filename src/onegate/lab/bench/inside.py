@@ -25,7 +25,8 @@ NEW_UNITS: Final = (
     "slstm", "minlstm", "gru_block", "lem", "cornn", "fastgrnn", "indrnn", "ugrnn", "cfn", "gru_d",
     "lstm_layer_norm", "gru_layer_norm", "ligru",
 )  # fmt: skip
-COMPILED: Final = ("adding",)  # shapes: torch.compile takes a minute, and more for the others
+# Shapes: to compile takes a minute for each, and many for the large one.
+COMPILED: Final = frozenset(shape.name for shape in SMALL)
 COMPILED_STEPS: Final = 16  # more are several calls: the time to compile explodes with the steps
 
 RESET, NORM, OVER_COMPILED = "reset mask", "layer norm", "layer norm, over torch.compile"
