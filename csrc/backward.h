@@ -13,7 +13,6 @@ namespace OG_ISA {
 constexpr int64_t kChunkRows = 192;       // rows of a chunk while the sums fit the cache
 constexpr int64_t kLargeChunkRows = 512;  // and where they do not
 constexpr int64_t kCachedSums = 256 * 1024;
-constexpr int64_t kCachedStore = int64_t{16} << 20;  // bytes of kept values that caches may hold
 
 // Sums for the weights of one head of a map: operands side by side, the bias as a column of ones.
 struct MapLayout {
@@ -275,17 +274,7 @@ template <class T> class Backward : Pass<T> {
 
   // Asks for what was kept of the step that comes next, while this one's `count` rows are worked on.
   void look_ahead(int64_t s, int64_t count) {
-    this->ahead_.begin();
-    if (!is_large_ || again_ || s < 0 || plan_.columns) return;
-    const int64_t t = time(s), rows = active(t);
-    for (const Slot& slot : code_.slots)
-      if (slot.space == Space::kKeep)
-        this->ahead_.add(this->kept(slot.index, slot.width, t),
-                         rows * slot.width * static_cast<int64_t>(sizeof(T)));
-    int64_t instructions = 0;
-    for (const Stage& stage : code_.stages)
-      instructions += static_cast<int64_t>(stage.run.size());
-    this->ahead_.spread(instructions * ((count + this->block_ - 1) / this->block_));
+    this->look_ahead_at(again_ || s < 0 ? -1 : time(s), count, false);
   }
 
   // A kept value at step t, whose rows begin at `offset` of the chunk.
@@ -501,16 +490,8 @@ template <class T> class Backward : Pass<T> {
     }
   }
 
-  // Whether what was kept lies beyond the caches.
-  bool is_large() const {
-    const int64_t row = std::accumulate(p_.kept.begin(), p_.kept.end(), int64_t{0});
-    const int64_t rows = call_.steps * call_.rows * call_.directions;
-    return rows * row * static_cast<int64_t>(sizeof(T)) > kCachedStore;
-  }
-
   const og_backward& back_;
   std::vector<MapLayout> maps_;
-  bool is_large_ = is_large();
   int64_t chunk_ = 1, widest_ = 1;
   std::optional<Recompute<T>> again_;
   bool needs_next_ = false;

@@ -72,6 +72,7 @@ template <class T> class Forward : Pass<T> {
       for (int64_t s = s0; s < s1; ++s) {
         const int64_t t = time(s), count = active(t);
         start_anew(t, count);
+        this->look_ahead_at(keeps() && s + 1 < call_.steps ? time(s + 1) : -1, count, true);
         step(t, count, offset, barrier);
         finish(t, count);
         offset += count;

@@ -6,6 +6,8 @@
 
 namespace OG_ISA {
 
+constexpr int64_t kCachedStore = int64_t{1} << 18;  // bytes of kept values that near caches may hold
+
 template <class T> class Pass {
  protected:
   Pass(const Plan& plan, const Code& code, const Packed<T>* packed, const Part& part, int thread)
@@ -15,7 +17,8 @@ template <class T> class Pass {
         sums_(p_.parameters.size()) {
     for (const Slot& slot : code.slots) {
       broadcast_.push_back(slot.space == Space::kVector || slot.space == Space::kConstant);
-      still_.push_back(broadcast_.back() || (slot.space == Space::kTemp && code.brief[slot.index]));
+      const bool still = broadcast_.back() || (slot.space == Space::kTemp && (slot.index < 0 || code.brief[slot.index]));
+      steps_.push_back(still ? 0 : slot.width);
     }
     set_thread(thread);
   }
@@ -26,23 +29,13 @@ template <class T> class Pass {
     for (const Slot& slot : code_.slots) columns_.push_back(share(slot.width));
   }
 
-  // Scratch for temporaries, and for vectors and constants: repeated over some rows, so that loops are
-  // long, or over all rows of a block for what takes row by row.
+  // Scratch for temporaries, and for vectors and constants, repeated for all rows of a block.
   void layout_step(Carver& carver) {
     temps_.clear();
     for (size_t i = 0; i < code_.temps.size(); ++i)
       temps_.push_back(carver.take<T>((code_.brief[i] ? block_ : rows_) * code_.temps[i]));
-    repeated_.assign(code_.slots.size(), 0);
     for (size_t i = 0; i < code_.slots.size(); ++i)
-      if (broadcast_[i])
-        repeated_[i] = std::clamp<int64_t>(kRepeated / code_.slots[i].width, 1, block_);
-    for (const Stage& stage : code_.stages)
-      for (const Instruction& i : stage.run)
-        for (int32_t slot : i.args)
-          if (slot >= 0 && broadcast_[slot] && (narrow(i.op) != 0 || sums_rows(i.op)))
-            repeated_[slot] = block_;
-    for (size_t i = 0; i < code_.slots.size(); ++i)
-      if (broadcast_[i]) at_[i] = carver.take<T>(repeated_[i] * code_.slots[i].width);
+      if (broadcast_[i]) at_[i] = carver.take<T>(block_ * code_.slots[i].width);
   }
 
   void layout_rows(Carver& carver, std::vector<T*>& pieces, const std::vector<int64_t>& widths,
@@ -57,8 +50,8 @@ template <class T> class Pass {
     for (size_t i = 0; i < code_.slots.size(); ++i) {
       const Slot& slot = code_.slots[i];
       const Columns c = columns_[i];
-      if (slot.space == Space::kTemp) at_[i] = temps_[slot.index];
-      for (int64_t r = 0; r < repeated_[i]; ++r) {
+      if (slot.space == Space::kTemp && slot.index >= 0) at_[i] = temps_[slot.index];
+      for (int64_t r = 0; r < (broadcast_[i] ? block_ : 0); ++r) {
         T* to = at_[i] + r * slot.width;
         if (slot.space == Space::kConstant)
           std::fill(to + c.first, to + c.last, static_cast<T>(p_.constants[slot.index]));
@@ -150,10 +143,32 @@ template <class T> class Pass {
       widen(to + r * width + c.first, given_row<uint8_t>(input, t, r) + c.first, c.last - c.first);
   }
 
+  // Asks for the memory of what is kept of step t, while `count` rows of another are worked on; t < 0:
+  // of none.
+  void look_ahead_at(int64_t t, int64_t count, bool writes) {
+    ahead_.begin(writes);
+    if (t < 0 || plan_.columns || !beyond_caches_) return;
+    const int64_t rows = active(t);
+    for (const Slot& slot : code_.slots)
+      if (slot.space == Space::kKeep)
+        ahead_.add(kept(slot.index, slot.width, t),
+                   rows * slot.width * static_cast<int64_t>(sizeof(T)));
+    int64_t groups = 0;
+    for (const Stage& stage : code_.stages) groups += static_cast<int64_t>(stage.groups.size());
+    ahead_.spread(groups * ((count + block_ - 1) / block_));
+  }
+
+  // Whether what is kept is more than the caches nearby hold.
+  bool beyond_caches() const {
+    const int64_t row = std::accumulate(p_.kept.begin(), p_.kept.end(), int64_t{0});
+    const int64_t rows = call_.steps * call_.rows * call_.directions;
+    return rows * row * static_cast<int64_t>(sizeof(T)) > kCachedStore;
+  }
+
   void pointwise(const Stage& stage, int64_t rows) {
-    run_pointwise<T>(stage.run,
-                     {code_.slots.data(), at_.data(), still_.data(), repeated_.data(),
-                      sums_.data(), columns_.data(), !plan_.columns, block_, &ahead_},
+    run_pointwise<T>(stage.groups,
+                     {code_.slots.data(), at_.data(), steps_.data(), sums_.data(),
+                      columns_.data(), !plan_.columns, block_, &ahead_},
                      rows);
   }
 
@@ -226,10 +241,10 @@ template <class T> class Pass {
   std::vector<T*> at_, sums_, temps_;
   std::vector<Columns> columns_;
   std::vector<char> broadcast_;  // by slot: every row is the same
-  std::vector<int64_t> repeated_;  // by slot: rows of a broadcast one that lie there
-  std::vector<char> still_;      // by slot: every block of rows is at one place
+  std::vector<int64_t> steps_;  // by slot: from a row to the next; 0 where every block is at one place
   std::vector<Term<T>> terms_;
   Ahead ahead_;
+  bool beyond_caches_ = beyond_caches();
 };
 
 }  // namespace OG_ISA

@@ -12,8 +12,7 @@
 
 namespace OG_ISA {
 
-constexpr int64_t kBlock = 1024;  // elements an instruction works on at a time
-constexpr int64_t kRepeated = 256;  // numbers of a vector that is the same for all rows, repeated
+constexpr int64_t kBlock = 2048;  // elements an instruction works on at a time
 
 // Columns [first, last) of a vector of a given width: all, or a thread's share of whole panels.
 struct Columns {
@@ -51,28 +50,16 @@ OG_INLINE void apply(T* d, const T* a, const T* b, const T* c, int64_t n, F f) {
   if constexpr (operands == 3) each(d, a, b, c, n, f);
 }
 
-// n numbers, of which operands that repeat have the first `period` alone.
-struct Extent {
-  int64_t n, period;
-  bool repeats[3];
-};
-
 template <class T>
-void execute(Op op, T* d, const T* a, const T* b, const T* c, const Extent& e) {
+void execute(Op op, T* d, const T* a, const T* b, const T* c, int64_t n) {
   using V = Vec<T>;
-  const int64_t next[] = {e.repeats[0] ? 0 : e.period, e.repeats[1] ? 0 : e.period,
-                          e.repeats[2] ? 0 : e.period};
   switch (op) {
-#define OG_CASE(code, name, operands, value)                                            \
-  case Op::name:                                                                        \
-    for (int64_t i = 0; i < e.n; i += e.period) {                                       \
-      apply<operands>(d + i, a, b, c, std::min(e.period, e.n - i), [](V x, V y, V z) -> V { \
-        (void)x, (void)y, (void)z;                                                      \
-        return value;                                                                   \
-      });                                                                               \
-      a += next[0], b += operands > 1 ? next[1] : 0, c += operands > 2 ? next[2] : 0;   \
-    }                                                                                   \
-    return;
+#define OG_CASE(code, name, operands, value)                 \
+  case Op::name:                                             \
+    return apply<operands>(d, a, b, c, n, [](V x, V y, V z) -> V { \
+      (void)x, (void)y, (void)z;                             \
+      return value;                                          \
+    });
     OG_OPERATIONS(OG_CASE)
 #undef OG_CASE
   }
@@ -87,6 +74,36 @@ OG_INLINE void add_columns(T* sums, int64_t rows, int64_t column, int64_t n, F v
     for (int v = 0; v < VECTORS; ++v) sum[v] += value(r, column + v * kLanes<T>, n);
   for (int v = 0; v < VECTORS; ++v) store_part(sums + column + v * kLanes<T>, sum[v], n);
 }
+// The same of two sums at once: a b of every row, and a.
+template <class T, int VECTORS>
+OG_INLINE void add_both(T* products, T* sums, const T* a, const T* b, int64_t rows, int64_t width,
+                        int64_t column, int64_t n) {
+  Vec<T> product[VECTORS], sum[VECTORS];
+  for (int v = 0; v < VECTORS; ++v) {
+    product[v] = some(products, column + v * kLanes<T>, n);
+    sum[v] = some(sums, column + v * kLanes<T>, n);
+  }
+  for (int64_t r = 0; r < rows; ++r, a += width, b += width)
+    for (int v = 0; v < VECTORS; ++v) {
+      const Vec<T> x = some(a, column + v * kLanes<T>, n);
+      product[v] += rounded(x * some(b, column + v * kLanes<T>, n));
+      sum[v] += x;
+    }
+  for (int v = 0; v < VECTORS; ++v) {
+    store_part(products + column + v * kLanes<T>, product[v], n);
+    store_part(sums + column + v * kLanes<T>, sum[v], n);
+  }
+}
+template <class T>
+OG_INLINE void add_both_rows(T* products, T* sums, const T* a, const T* b, int64_t rows,
+                             int64_t width, Columns c) {
+  constexpr int64_t L = kLanes<T>;
+  int64_t i = c.first;
+  for (; i + 4 * L <= c.last; i += 4 * L)
+    add_both<T, 4>(products, sums, a, b, rows, width, i, L);
+  for (; i < c.last; i += L)
+    add_both<T, 1>(products, sums, a, b, rows, width, i, std::min(L, c.last - i));
+}
 template <class T, class F> OG_INLINE void add_rows(T* sums, int64_t rows, Columns c, F value) {
   constexpr int64_t L = kLanes<T>;
   int64_t i = c.first;
@@ -94,10 +111,10 @@ template <class T, class F> OG_INLINE void add_rows(T* sums, int64_t rows, Colum
   for (; i < c.last; i += L) add_columns<T, 1>(sums, rows, i, std::min(L, c.last - i), value);
 }
 
-// Memory that is read soon, asked for a few lines at a time between instructions.
+// Memory that is read or written soon, asked for a few lines at a time between instructions.
 class Ahead {
  public:
-  void begin() { pieces_.clear(), next_ = 0; }
+  void begin(bool writes) { pieces_.clear(), next_ = 0, writes_ = writes; }
   void add(const void* from, int64_t bytes) {
     const char* first = static_cast<const char*>(from);
     pieces_.push_back({first, first + bytes});
@@ -111,7 +128,10 @@ class Ahead {
   void fetch() {
     for (int64_t n = 0; n < each_ && next_ < pieces_.size(); ++n) {
       auto& [at, end] = pieces_[next_];
-      __builtin_prefetch(at, 0, 2);
+      if (writes_)
+        __builtin_prefetch(at, 1, 2);
+      else
+        __builtin_prefetch(at, 0, 2);
       if ((at += kLine) >= end) ++next_;
     }
   }
@@ -121,41 +141,94 @@ class Ahead {
   std::vector<std::pair<const char*, const char*>> pieces_;
   size_t next_ = 0;
   int64_t lines_ = 0, each_ = 0;
+  bool writes_ = false;
 };
 
-// Where the slots of a step lie for one thread: `at` per slot; a still slot (a vector or a constant,
-// or scratch of a run) does not move with the row.
+// Where the slots of a step lie for one thread: row r of a slot at `at` + r `step`. A vector or a constant
+// lies there as often as a block has rows, and does not move with the row; nor does scratch of a run.
 template <class T> struct Frame {
   const Slot* slots;
   T* const* at;
-  const char* still;
-  const int64_t* repeated;  // per slot: rows of a vector or constant, one like the other; else 0
+  const int64_t* step;
   T* const* sums;       // per parameter, for reductions
   const Columns* columns;  // per slot
   bool whole;           // every thread has all columns: blocks of rows are contiguous
   int64_t block;        // rows per block
   Ahead* ahead;
 
-  T* place(int32_t slot, int64_t row) const {
-    return still[slot] ? at[slot] : at[slot] + row * slots[slot].width;
-  }
-  // `rows` rows of one width, by so many rows at a time as operands that repeat have.
-  Extent extent(const Instruction& i, int64_t rows, int64_t width) const {
-    Extent e{rows * width, rows * width, {}};
-    for (int k = 0; k < 3 && i.args[k] >= 0; ++k) {
-      const int64_t there = repeated[i.args[k]];
-      e.repeats[k] = there > 0 && there < rows;
-      if (e.repeats[k]) e.period = std::min(e.period, there * width);
-    }
-    return e;
+  T* place(int32_t slot, int64_t row) const { return at[slot] + row * step[slot]; }
+  bool is_fixed(int32_t slot) const {
+    return slots[slot].space == Space::kVector || slots[slot].space == Space::kConstant;
   }
 };
 
+// Several instructions in one pass over a block of whole rows.
 template <class T>
-OG_INLINE void run_block(const std::vector<Instruction>& run, const Frame<T>& f, int64_t row,
+void run_group(const Group& group, const Frame<T>& f, int64_t row, int64_t rows) {
+  const Instruction *p = group.parts, &last = p[group.count - 1];
+  const auto numbers = [&](int32_t slot) { return f.place(slot, row); };
+  const auto vector = [&](int32_t slot) {
+    return Rows<T>{f.place(slot, row), f.is_fixed(slot) ? 0 : f.slots[slot].width};
+  };
+  const auto result = [&](int part) {
+    return group.stored[part] ? f.place(p[part].dst, row) : nullptr;
+  };
+  const int64_t width = f.slots[p[0].args[0]].width;
+  const T* centre = p[0].op == Op::normed ? numbers(p[0].args[1]) : nullptr;
+  const auto scale = [&] { return numbers(p[0].args[p[0].op == Op::normed ? 2 : 1]); };
+  switch (group.kind) {
+    case Group::Kind::moments:
+      return with_vectors<T>(width, [&](auto count) {
+        moments<T, count>(numbers(p[0].dst), numbers(p[1].dst), vector(p[0].args[0]), rows, width);
+      });
+    case Group::Kind::gained:
+      return with_vectors<T>(width, [&](auto count) {
+        gained<T, count>(numbers(p[0].dst), numbers(p[1].dst), numbers(p[2].dst),
+                         vector(p[0].args[0]), vector(p[0].args[1]), vector(p[2].args[1]), rows,
+                         width);
+      });
+    case Group::Kind::apart:
+      return with_vectors<T>(width, [&](auto count) {
+        apart<T, count>(result(0), numbers(last.dst), vector(p[0].args[0]), centre, scale(),
+                        vector(p[1].args[1]), numbers(p[1].args[2]), rows, width);
+      });
+    case Group::Kind::affine: {
+      const bool second = p[1].args[1] == p[0].dst;
+      return with_vectors<T>(width, [&](auto count) {
+        affine<T, count>(result(0), numbers(last.dst), vector(p[0].args[0]), centre, scale(),
+                         vector(p[1].args[second ? 0 : 1]), vector(p[1].args[2]), rows, width);
+      });
+    }
+    case Group::Kind::sums:
+      return add_both_rows(f.sums[p[0].dst], f.sums[p[1].dst], numbers(p[0].args[0]),
+                           numbers(p[0].args[1]), rows, width, f.columns[p[0].args[0]]);
+    default: {  // root
+      const bool scaled = p[0].op == Op::muladd;
+      return each_vector<T, 0>(rows, OG_BODY {
+        (void)v;
+        Vec<T> value = some(numbers(p[0].args[0]), i, n);
+        const Vec<T> second = some(numbers(p[0].args[1]), i, n);
+        value = scaled ? rounded(value * second) + some(numbers(p[0].args[2]), i, n)
+                       : value + second;
+        if (group.stored[0]) put(numbers(p[0].dst), i, value, n);
+        value = sqrt<T>(value);
+        if (group.stored[1]) put(numbers(p[1].dst), i, value, n);
+        put(numbers(last.dst), i, some(numbers(last.args[0]), i, n) / value, n);
+      });
+    }
+  }
+}
+
+template <class T>
+OG_INLINE void run_block(const std::vector<Group>& groups, const Frame<T>& f, int64_t row,
                          int64_t rows) {
-  for (const Instruction& i : run) {
+  for (const Group& group : groups) {
     f.ahead->fetch();
+    if (group.count > 1) {
+      run_group(group, f, row, rows);
+      continue;
+    }
+    const Instruction& i = group.parts[0];
     const T* a = f.place(i.args[0], row);
     const T* b = i.args[1] < 0 ? nullptr : f.place(i.args[1], row);
     const T* c = i.args[2] < 0 ? nullptr : f.place(i.args[2], row);
@@ -178,26 +251,22 @@ OG_INLINE void run_block(const std::vector<Instruction>& run, const Frame<T>& f,
       continue;
     }
     if (f.whole) {
-      execute(i.op, d, a, b, c, f.extent(i, rows, width));
+      execute(i.op, d, a, b, c, rows * width);
       continue;
     }
-    const Extent own{columns.last - columns.first, columns.last - columns.first, {}};
-    const auto moves = [&](int k) {
-      return i.args[k] >= 0 && f.repeated[i.args[k]] == 0 ? width : 0;
-    };
-    for (int64_t r = 0; r < rows && own.n > 0; ++r) {
-      const int64_t at = columns.first;
-      execute(i.op, d + r * width + at, a + r * moves(0) + at,
-              b == nullptr ? b : b + r * moves(1) + at, c == nullptr ? c : c + r * moves(2) + at,
-              own);
+    const int64_t at = columns.first, own = columns.last - at;
+    for (int64_t r = 0; r < rows && own > 0; ++r) {
+      const int64_t offset = r * width + at;
+      execute(i.op, d + offset, a + offset, b == nullptr ? b : b + offset,
+              c == nullptr ? c : c + offset, own);
     }
   }
 }
 
 template <class T>
-void run_pointwise(const std::vector<Instruction>& run, const Frame<T>& f, int64_t rows) {
+void run_pointwise(const std::vector<Group>& groups, const Frame<T>& f, int64_t rows) {
   for (int64_t row = 0; row < rows; row += f.block)
-    run_block(run, f, row, std::min(f.block, rows - row));
+    run_block(groups, f, row, std::min(f.block, rows - row));
 }
 
 }  // namespace OG_ISA

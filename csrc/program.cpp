@@ -4,6 +4,8 @@
 #include <memory>
 #include <stdexcept>
 
+#include "groups.h"
+
 namespace {
 
 constexpr int64_t kMaxWidth = 1 << 24;
@@ -395,6 +397,7 @@ og_program* read_program(const int64_t* code, int64_t length, const double* cons
   read_maps(in, *p, backward);
   in.end();
   measure(*p);
+  for (Code* code : {&p->forward, &p->backward}) make_groups(*code);
   return p.release();
 } catch (const std::exception& e) {
   error = e.what();

@@ -80,6 +80,25 @@ struct Instruction {
   int32_t args[3];
 };
 
+// What is done in one pass over the rows: an instruction, or several of which one reads what another
+// has written. See groups.h.
+struct Group {
+  enum class Kind {
+    one,
+    moments,  // mean, variance
+    root,     // add or muladd, sqrt, div; of numbers alone
+    affine,   // normed or scaled, muladd
+    gained,   // mul, mean, mean_product
+    apart,    // normed or scaled, minus_scaled
+    sums,     // reduce_product, reduce
+  };
+  static constexpr int kMost = 3;
+  Kind kind;
+  int count;
+  Instruction parts[kMost];
+  bool stored[kMost];  // whether a part's result is read by others
+};
+
 struct Factor {  // slot times matrix
   int32_t slot;
   int32_t parameter;
@@ -87,6 +106,7 @@ struct Factor {  // slot times matrix
 
 struct Stage {  // a product if `terms` is not empty, else a run of pointwise instructions
   std::vector<Instruction> run;
+  std::vector<Group> groups;  // the run as it is worked on
   int32_t dst = -1, init = -1;
   std::vector<Factor> terms;
 };
@@ -95,6 +115,7 @@ struct Code {
   std::vector<Slot> slots;
   std::vector<int64_t> temps, chunks;  // widths
   std::vector<bool> brief;             // by temp: whether its values live within a run
+  std::vector<std::pair<int32_t, int64_t>> own;  // of those the ones that groups use; number and width
   std::vector<Stage> stages;
 };
 
