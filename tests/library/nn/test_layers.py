@@ -266,6 +266,6 @@ class TestWithoutParameters:
         layer = onegate.Recurrent(self.Average, D, D, dtype=torch.float64)
         x = torch.randn(T, B, D)
         assert layer(x.double())[0].dtype == torch.float64
-        with pytest.raises(ValueError, match=r"input is torch.float32, the parameters are"):
+        with pytest.raises(ValueError, match=r"RNN input dtype .torch.float32. does not match"):
             layer(x)
         assert layer.float()(x)[0].dtype == torch.float32
