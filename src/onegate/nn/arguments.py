@@ -6,13 +6,16 @@ Where torch.nn's layers refuse the same, errors begin in their words.
 from __future__ import annotations
 
 import warnings
-from collections.abc import Mapping, Sequence
-from typing import Any, Final, cast
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Final, TypeVar, cast
 
 import torch
 from torch import Tensor
+from torch.overrides import handle_torch_function, has_torch_function
 
 from onegate import engines, values
+
+_R = TypeVar("_R")
 
 
 class InputError(ValueError, RuntimeError):
@@ -110,6 +113,16 @@ def check_tensor(name: str, value: Any) -> None:
     """Refuses anything but a tensor."""
     if not isinstance(value, Tensor):
         raise TypeError(f"{name} is a {type(value).__name__}, expected a torch.Tensor")
+
+
+def is_wrapper(value: object) -> bool:
+    """Whether it is no tensor and takes part in calls as one, by `__torch_function__`."""
+    return not isinstance(value, Tensor) and has_torch_function((value,))
+
+
+def by_wrapper(forward: Callable[..., _R], module: object, x: Any, *given: Any, **named: Any) -> _R:
+    """Calls `forward` as the wrapper `x` says, as torch's functions do."""
+    return handle_torch_function(forward, (x,), module, x, *given, **named)
 
 
 def check_input(x: Any, width: int, axes: str) -> None:

@@ -225,6 +225,8 @@ class Cell(DisplayedLayer, Weights):
 
     def forward(self, input: Tensor, hx: States | None = None, *, extra: Any = None) -> States:
         """One step; shapes are those of the class."""
+        if type(input) is not Tensor and arguments.is_wrapper(input):
+            return arguments.by_wrapper(Cell.forward, self, input, hx, extra=extra)
         arguments.check_input(input, self.graph.input_size, "B")
         batched = input.dim() == 2
         x = input.unsqueeze(0) if batched else input.view(1, 1, -1)

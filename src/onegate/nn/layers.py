@@ -225,6 +225,10 @@ class Recurrent(DisplayedLayer, nn.Module):
                     "unpack the sequence with torch.nn.utils.rnn.pad_packed_sequence"
                 )
             return self._forward_packed(input, hx)
+        if type(input) is not Tensor and arguments.is_wrapper(input):
+            more = {"lengths": lengths, "extra": extra, "reset": reset}
+            more["return_states"] = return_states
+            return arguments.by_wrapper(Recurrent.forward, self, input, hx, **more)
         arguments.check_input(input, self.input_size, self._axes)
         batched = input.dim() == 3
         if not batched:

@@ -405,7 +405,8 @@ def _states(kind: str, *shape: int, **kwargs: Any) -> Any:
     return (one, one) if kind.startswith("LSTM") else one
 
 
-_OURS: dict[str, str] = {"GRU": "GRUResetAfter", "GRUCell": "GRUResetAfterCell"}
+_OURS = {name: name for name in ("LSTM", "RNN", "LSTMCell", "RNNCell")}
+_OURS |= {"GRU": "GRUResetAfter", "GRUCell": "GRUResetAfterCell"}
 _LAYER_CALLS: dict[str, Any] = {
     "width": lambda make, kind: make(kind, D, N)(zeros(T, B, 7)),
     "packed width": lambda make, kind: make(kind, D, N)(pack_sequence([zeros(2, 7)])),
@@ -464,9 +465,9 @@ class TestWordsOfTorch:
     @staticmethod
     def _compare(call: Any, kind: str) -> None:
         with pytest.raises(Exception) as theirs:  # noqa: PT011 - whichever torch raises
-            call(lambda name, *a, **k: torch.nn.__dict__[name](*a, **k), kind)
+            call(lambda name, *a, **k: getattr(torch.nn, name)(*a, **k), kind)
         with pytest.raises(theirs.type) as ours:
-            call(lambda name, *a, **k: getattr(onegate, _OURS.get(name, name))(*a, **k), kind)
+            call(lambda name, *a, **k: getattr(onegate, _OURS[name])(*a, **k), kind)
         # Without the class, which torch names in places, and what a dropout is.
         words = re.sub(r"^\w+: | tensor(?= instead)| representing .*", "", str(theirs.value))
         assert str(ours.value).startswith(words.rstrip("."))

@@ -287,6 +287,13 @@ def test_attributes_of_torch(kind: str) -> None:
         p.numel() for p in ours.parameters()
     )
     assert onegate.MGU(D, N).mode == "MGU"
+    assert not hasattr(onegate.MGU(D, N), "nonlinearity")
+
+
+@pytest.mark.parametrize("nonlinearity", ["tanh", "relu"])
+@pytest.mark.parametrize("kind", [nn.RNN, nn.RNNCell])
+def test_converted_modules_keep_their_nonlinearity(kind: Any, nonlinearity: str) -> None:
+    assert onegate.from_torch(kind(D, N, nonlinearity=nonlinearity)).nonlinearity == nonlinearity
 
 
 @pytest.mark.parametrize(
@@ -378,8 +385,10 @@ def test_whole_modules_load_with_weights_only() -> None:
     accelerated = onegate.accelerate(nn.GRU(D, N))
     x = torch.randn(T, B, D)
     expected = accelerated(x)
-    with torch.serialization.safe_globals([type(accelerated)]):
-        assert_close(torch.load(_saved(accelerated), weights_only=True)(x), expected)
+    own: list[Any] = [type(accelerated)]
+    for allowed in (own, onegate.safe_globals()):
+        with torch.serialization.safe_globals(allowed):
+            assert_close(torch.load(_saved(accelerated), weights_only=True)(x), expected)
     layer = onegate.MGU(D, N)
     with torch.serialization.safe_globals(onegate.safe_globals()):
         assert_close(torch.load(_saved(layer), weights_only=True)(x), layer(x))
