@@ -318,3 +318,14 @@ def test_a_wrapper_keeps_what_else_is_given() -> None:
     assert_close(got[2].inside, layer(x, return_states=True)[2])
     with pytest.raises(TypeError, match=r"input is a list, expected a torch.Tensor"):
         layer([1.0])
+
+
+def test_symbolic_tracing() -> None:
+    """torch.fx's proxies are such wrappers; a layer or cell is one node."""
+    model = nn.Sequential(nn.Linear(D, D), onegate.MGU(D, N))
+    x = torch.randn(T, B, D)
+    assert_close(torch.fx.symbolic_trace(model)(x), model(x))
+    model = nn.Sequential(nn.Linear(D, D), onegate.LSTMCell(D, N))
+    traced = torch.fx.symbolic_trace(model)
+    assert_close(traced(x[0]), model(x[0]))
+    assert len(list(traced.graph.nodes)) == 5
