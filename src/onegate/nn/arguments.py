@@ -120,8 +120,22 @@ def is_wrapper(value: object) -> bool:
     return not isinstance(value, Tensor) and has_torch_function((value,))
 
 
+def as_leaf(module: Any, x: Any, *given: Any, **named: Any) -> Any:
+    """What torch.fx's tracer records for a call of one of torch's own modules; None elsewhere."""
+    tracer: Any = x.tracer if isinstance(x, torch.fx.Proxy) else None
+    if not isinstance(tracer, torch.fx.Tracer):
+        return None
+    if tracer.root is module:
+        kind = type(module).__name__
+        raise TypeError(f"{kind} is a leaf of torch.fx's tracing; trace a module that holds it")
+    path = tracer.path_of_module(module)
+    return tracer.create_proxy("call_module", path, (x, *given), named)
+
+
 def by_wrapper(forward: Callable[..., _R], module: object, x: Any, *given: Any, **named: Any) -> _R:
     """Calls `forward` as the wrapper `x` says, as torch's functions do."""
+    if (leaf := as_leaf(module, x, *given, **named)) is not None:
+        return cast(_R, leaf)
     return handle_torch_function(forward, (x,), module, x, *given, **named)
 
 

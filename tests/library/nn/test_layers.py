@@ -321,11 +321,33 @@ def test_a_wrapper_keeps_what_else_is_given() -> None:
 
 
 def test_symbolic_tracing() -> None:
-    """torch.fx's proxies are such wrappers; a layer or cell is one node."""
-    model = nn.Sequential(nn.Linear(D, D), onegate.MGU(D, N))
+    """torch.fx's proxies are such wrappers; to its tracer a layer or cell is a leaf, as torch's."""
     x = torch.randn(T, B, D)
-    assert_close(torch.fx.symbolic_trace(model)(x), model(x))
-    model = nn.Sequential(nn.Linear(D, D), onegate.LSTMCell(D, N))
-    traced = torch.fx.symbolic_trace(model)
-    assert_close(traced(x[0]), model(x[0]))
-    assert len(list(traced.graph.nodes)) == 5
+    accelerated = [onegate.accelerate(kind(D, N)) for kind in (nn.GRU, nn.LSTMCell)]
+    for module in (onegate.MGU(D, N), onegate.LSTMCell(D, N), *accelerated):
+        model = nn.Sequential(nn.Linear(D, D), module)
+        traced = torch.fx.symbolic_trace(model)
+        kinds = [node.op for node in traced.graph.nodes]
+        assert kinds == ["placeholder", "call_module", "call_module", "output"]
+        given = x[0] if isinstance(module, (onegate.Cell, nn.LSTMCell)) else x
+        assert_close(traced(given), model(given))
+
+
+def test_symbolic_tracing_of_what_else_is_given() -> None:
+    class Model(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.layer, self.theirs = onegate.LSTM(D, N), onegate.accelerate(nn.LSTM(N, N))
+
+        def forward(self, x: Tensor, h: Tensor, lengths: Tensor) -> Any:
+            out, hx = self.layer(x, (h, 2 * h), lengths=lengths)
+            return self.theirs(out, hx)
+
+    model = Model()
+    x, h = torch.randn(T, B, D), torch.randn(1, B, N)
+    for lengths in (torch.tensor([5, 1, 3]), torch.tensor([2, 5, 4])):
+        traced = torch.fx.symbolic_trace(model)
+        assert_close(traced(x, h, lengths), model(x, h, lengths))
+    for module in (onegate.MGU(D, N), onegate.MGUCell(D, N), onegate.accelerate(nn.GRU(D, N))):
+        with pytest.raises(TypeError, match=r"is a leaf of torch.fx's tracing; trace a"):
+            torch.fx.symbolic_trace(module)
