@@ -31,7 +31,10 @@ def flag(name: str, value: Any) -> bool:
     """`value`, if it is True or False, also NumPy's; 0 and 1 are not, as in torch.nn.GRU."""
     if isinstance(value, (bool, np.bool_)):
         return bool(value)
-    raise TypeError(f"{name} is {value!r}, expected True or False")
+    raise TypeError(
+        f"{name} should be of type bool, got: {type(value).__name__}; it is {value!r}, expected "
+        "True or False"
+    )
 
 
 def whole(name: str, value: Any) -> int:

@@ -55,4 +55,4 @@ def _swap(by: str) -> None:
 for _module in (common_cuda, common_mkldnn, common_nn, common_utils):
     vars(_module)["__getattr__"] = _absent
 _swap(os.environ.get("ONEGATE_SWAP", "torch"))
-torch.serialization.add_safe_globals([*onegate.safe_globals(), *(vars(drop_in)[k] for k in KINDS)])
+torch.serialization.add_safe_globals(onegate.safe_globals())

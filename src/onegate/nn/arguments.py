@@ -1,14 +1,21 @@
-"""Checks of what users pass to layers and cells: errors say what, what came, what to do."""
+"""Checks of what users pass to layers and cells: errors say what, what came, what to do.
+
+Where torch.nn's layers refuse the same, errors begin in their words.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import Any, cast
+import warnings
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Final, TypeVar, cast
 
 import torch
 from torch import Tensor
+from torch.overrides import handle_torch_function, has_torch_function
 
 from onegate import engines, values
+
+_R = TypeVar("_R")
 
 
 class InputError(ValueError, RuntimeError):
@@ -17,15 +24,15 @@ class InputError(ValueError, RuntimeError):
 
 def positive(name: str, value: Any) -> int:
     """`value` as an int, if it is a whole number above 0."""
+    expected = f"it is {value!r}, expected a whole number of 1 or more"
     try:
-        if (size := values.whole(name, value)) > 0:
-            return size
+        size = values.whole(name, value)
     except TypeError:
-        pass
-    # Errors begin in the words of torch.nn's layers, where it has such a one.
-    raise ValueError(
-        f"{name} must be greater than zero: it is {value!r}, expected a whole number of 1 or more"
-    )
+        kind = type(value).__name__
+        raise TypeError(f"{name} should be of type int, got: {kind}; {expected}") from None
+    if size > 0:
+        return size
+    raise ValueError(f"{name} must be greater than zero: {expected}")
 
 
 def probability(name: str, value: Any) -> float:
@@ -35,37 +42,54 @@ def probability(name: str, value: Any) -> float:
             return float(share)
     except TypeError:
         pass
-    raise ValueError(f"{name} is {value!r}, expected a probability from 0 to 1")
+    raise ValueError(
+        f"{name} should be a number in range [0, 1]: it is {value!r}, expected a probability"
+    )
 
 
-def not_negative(name: str, value: Any) -> int:
+def proj_size(value: Any) -> int:
     """`value` as an int, if it is a whole number of 0 or more."""
-    if value is not False and value == 0:
-        return 0
-    try:
-        return positive(name, value)
-    except ValueError:
-        raise ValueError(f"{name} is {value!r}, expected a whole number of 0 or more") from None
+    if (size := values.whole("proj_size", value)) >= 0:
+        return size
+    raise ValueError(
+        f"proj_size should be a positive integer or zero to disable projections: it is {value!r}"
+    )
+
+
+_TAKE_ONE: Final = (
+    "; onegate.RNN and onegate.RNNCell alone take a nonlinearity, where torch.nn's do"
+)
 
 
 def has_bias(value: Any) -> bool:
     """`value`, if it is True or False; it stands where torch.nn.RNN has its nonlinearity."""
-    _refuse_nonlinearity("bias", value, "True or False")
-    return values.flag("bias", value)
+    try:
+        return values.flag("bias", value)
+    except TypeError as error:
+        raise TypeError(f"{error}{_TAKE_ONE if _is_nonlinearity(value) else ''}") from None
+
+
+def cell_has_bias(value: Any) -> bool:
+    """The same for a cell, where a nonlinearity counts as True, as in torch, with a warning."""
+    if not _is_nonlinearity(value):
+        return values.flag("bias", value)
+    warnings.warn(  # of the caller of a named cell
+        f"bias is {value!r}, which counts as True, as in torch.nn's cells, and changes nothing; "
+        "onegate.RNNCell alone takes a nonlinearity, as torch.nn's does: after the bias",
+        stacklevel=4,
+    )
+    return True
 
 
 def cell_device(value: Any) -> Any:
     """`value`; it stands where torch.nn.RNNCell has its nonlinearity."""
-    _refuse_nonlinearity("device", value, "a device of torch")
+    if _is_nonlinearity(value):
+        raise TypeError(f"device is {value!r}, expected a device of torch{_TAKE_ONE}")
     return value
 
 
-def _refuse_nonlinearity(name: str, value: Any, expected: str) -> None:
-    if isinstance(value, str) and value in ("tanh", "relu"):
-        raise TypeError(
-            f"{name} is {value!r}, expected {expected}; onegate.RNN and onegate.RNNCell alone take "
-            "a nonlinearity, where torch.nn's do"
-        )
+def _is_nonlinearity(value: Any) -> bool:
+    return isinstance(value, str) and value in ("tanh", "relu")
 
 
 def dtype(value: Any) -> torch.dtype | None:
@@ -91,6 +115,30 @@ def check_tensor(name: str, value: Any) -> None:
         raise TypeError(f"{name} is a {type(value).__name__}, expected a torch.Tensor")
 
 
+def is_wrapper(value: object) -> bool:
+    """Whether it is no tensor and takes part in calls as one, by `__torch_function__`."""
+    return not isinstance(value, Tensor) and has_torch_function((value,))
+
+
+def as_leaf(module: Any, x: Any, *given: Any, **named: Any) -> Any:
+    """What torch.fx's tracer records for a call of one of torch's own modules; None elsewhere."""
+    tracer: Any = x.tracer if isinstance(x, torch.fx.Proxy) else None
+    if not isinstance(tracer, torch.fx.Tracer):
+        return None
+    if tracer.root is module:
+        kind = type(module).__name__
+        raise TypeError(f"{kind} is a leaf of torch.fx's tracing; trace a module that holds it")
+    path = tracer.path_of_module(module)
+    return tracer.create_proxy("call_module", path, (x, *given), named)
+
+
+def by_wrapper(forward: Callable[..., _R], module: object, x: Any, *given: Any, **named: Any) -> _R:
+    """Calls `forward` as the wrapper `x` says, as torch's functions do."""
+    if (leaf := as_leaf(module, x, *given, **named)) is not None:
+        return cast(_R, leaf)
+    return handle_torch_function(forward, (x,), module, x, *given, **named)
+
+
 def check_input(x: Any, width: int, axes: str) -> None:
     """Refuses an input that is not (axes, width), with or without its axis B, or has no step.
 
@@ -103,33 +151,54 @@ def check_input(x: Any, width: int, axes: str) -> None:
     if len(shape) != len(axes) + 1:
         batched = ", ".join((*axes, str(width)))
         single = ", ".join((*axes.replace("B", ""), str(width)))
-        raise InputError(
-            f"input is {_shape(x)}, expected ({batched}), or without a batch ({single})"
-        )
+        count = len(axes) + 1
+        told = f"Expected input to be {count - 1}D or {count}D, got {len(shape)}D instead"
+        also = f", or without a batch ({single})"
+        if batched == single:  # of a PackedSequence
+            told, also = f"input must have {count} dimensions, got {len(shape)}", ""
+        raise InputError(f"{told}: input is {_shape(x)}, expected ({batched}){also}")
     if shape[-1] != width:
+        theirs = f"input has inconsistent input_size: got {shape[-1]} expected {width}"
+        if "T" in axes:
+            theirs = (
+                f"input.size(-1) must be equal to input_size. Expected {width}, got {shape[-1]}"
+            )
         raise InputError(
-            f"input has inconsistent input_size: got {shape[-1]} expected {width} as the last axis "
-            f"of {_shape(x)}; pass {width} features, or set input_size={shape[-1]}"
+            f"{theirs}, the last axis of {_shape(x)}; pass {width} features, or set "
+            f"input_size={shape[-1]}"
         )
     if "T" in axes and shape[axes.index("T")] == 0:
         raise InputError(
-            f"input is {_shape(x)}: no step (T = 0), expected 1 or more; skip the call"
+            f"Expected sequence length to be larger than 0 in RNN: input is {_shape(x)}, "
+            "no step (T = 0), expected 1 or more; skip the call"
         )
 
 
 def check_alike(name: str, value: Tensor, parameter: Tensor) -> None:
     """Refuses a tensor of another device or dtype than the parameters', unless autocast is on."""
     if value.device != parameter.device:
+        told = f"{name} is on {value.device}, the parameters are on {parameter.device}"
+        if name == "input":
+            told = (
+                "Input and parameter tensors are not at the same device, found input tensor at "
+                f"{value.device} and parameter tensor at {parameter.device}"
+            )
         raise InputError(
-            f"{name} is on {value.device}, the parameters are on {parameter.device}; "
-            f"move it with .to({str(parameter.device)!r}), or the module with "
+            f"{told}; move it with .to({str(parameter.device)!r}), or the module with "
             f".to({str(value.device)!r})"
         )
     if value.dtype != parameter.dtype and not autocast(value):
-        raise InputError(
-            f"{name} is {value.dtype}, the parameters are {parameter.dtype}; "
-            f"convert it with .to({parameter.dtype}), or the module with .to({value.dtype})"
-        )
+        told = f"{name} is {value.dtype}, the parameters are {parameter.dtype}; convert it with "
+        told, module = f"{told}.to({parameter.dtype})", "the module with "
+        if name == "input":
+            told = (
+                f"RNN input dtype ({value.dtype}) does not match weight dtype ({parameter.dtype})"
+            )
+            told += f". Convert input: input.to({parameter.dtype})"
+            module = "convert model: model"
+        if value.is_floating_point() or value.is_complex():  # modules cannot be of whole numbers
+            told += f", or {module}.to({value.dtype})"
+        raise InputError(told)
 
 
 def autocast(x: Tensor) -> bool:
@@ -158,10 +227,35 @@ def states(
         if state.shape != shape:
             named = zip((*axes, f"size of {name}"), shape, strict=True)
             expected = ", ".join(f"{axis} {n}" for axis, n in named)
-            raise InputError(f"hx: {name} is {_shape(state)}, expected ({expected})")
+            place = list(sizes).index(name)
+            theirs = (_of_layers if ROWS in axes else _of_cells)(state, shape, place, len(sizes))
+            raise InputError(f"{theirs}hx: {name} is {_shape(state)}, expected ({expected})")
         if state.dtype != like.dtype or state.device != like.device:
             check_alike(f"hx: {name}", state, like)
     return tuple(given)
+
+
+ROWS: Final = "layers and directions"  # the first axis of a layer's states
+
+
+def _of_layers(state: Tensor, shape: tuple[int, ...], place: int, states: int) -> str:
+    """What torch.nn's layers say of a state of another shape."""
+    which = f"[{place}]" if states > 1 else ""
+    return f"Expected hidden{which} size {shape}, got {list(state.shape)}; "
+
+
+def _of_cells(state: Tensor, shape: tuple[int, ...], place: int, states: int) -> str:
+    """What torch.nn's cells say of a state of another shape."""
+    if state.dim() not in (1, 2):
+        which = f"hx[{place}]" if states > 1 else "hidden"
+        return f"Expected {which} to be 1D or 2D, got {state.dim()}D instead; "
+    if len(shape) == 2 and state.shape[0] != shape[0]:
+        rows = state.shape[0]
+        return f"Input batch size {shape[0]} doesn't match hidden{place} batch size {rows}; "
+    if state.shape[-1] != shape[-1]:
+        sizes = f"got {state.shape[-1]}, expected {shape[-1]}"
+        return f"hidden{place} has inconsistent hidden_size: {sizes}; "
+    return ""
 
 
 def lengths(given: Any, x: Tensor) -> Tensor:

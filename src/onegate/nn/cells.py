@@ -185,7 +185,7 @@ class Cell(DisplayedLayer, Weights):
             get(unit, **unit_options),
             arguments.positive("input_size", input_size),
             arguments.positive("hidden_size", hidden_size),
-            arguments.has_bias(bias),
+            arguments.cell_has_bias(bias),
         )
         super().__init__(graph, arguments.cell_device(device), arguments.dtype(dtype))
         self.engine = arguments.engine(engine)
@@ -225,12 +225,13 @@ class Cell(DisplayedLayer, Weights):
 
     def forward(self, input: Tensor, hx: States | None = None, *, extra: Any = None) -> States:
         """One step; shapes are those of the class."""
+        if type(input) is not Tensor and arguments.is_wrapper(input):
+            return arguments.by_wrapper(Cell.forward, self, input, hx, extra=extra)
         arguments.check_input(input, self.graph.input_size, "B")
         batched = input.dim() == 2
         x = input.unsqueeze(0) if batched else input.view(1, 1, -1)
         parameters = self.tensors()
         like = self.example()
-        arguments.check_alike("input", input, like)
         sizes = self._sizes
         if hx is None:
             start = tuple([x.new_zeros(x.shape[1], size) for size in sizes.values()])
@@ -238,6 +239,7 @@ class Cell(DisplayedLayer, Weights):
             axes, lead = (("B",), (x.shape[1],)) if batched else ((), ())
             start = arguments.states(hx, sizes, axes, lead, like)
             start = start if batched else tuple(state.unsqueeze(0) for state in start)
+        arguments.check_alike("input", input, like)  # after shapes, as in torch
         further = NOTHING
         if extra is not None or len(self.graph.inputs) > 1:
             widths = {i.name: i.size or 0 for i in self.graph.inputs[1:]}

@@ -28,6 +28,7 @@ from onegate.engines.cpu.operator import ENGINE as FUSED
 from onegate.engines.cpu.operator import is_transformed
 from onegate.engines.cpu.stacked import Portion, StackedRun, Stacks
 from onegate.language import Graph
+from onegate.nn.arguments import as_leaf
 from onegate.nn.cells import Cell
 from onegate.nn.drop_in_rule import FEW, RULES, torch_is_faster
 from onegate.nn.forms import FORMS, PROJECTION, UNITS, projected
@@ -66,6 +67,11 @@ class _Shared(nn.Module):
         self.__dict__[_TAKEN] = ("torch", reason)
         return self._torchs(input, hx)
 
+    def _refuse(self, reason: str, input: Any, hx: Any) -> Any:
+        """As `_leave`, of what the engine cannot take; to torch.fx's tracer a leaf, as torch's."""
+        leaf = as_leaf(self, input, *(() if hx is None else (hx,)))
+        return self._leave(reason, input, hx) if leaf is None else leaf
+
     def _ran(self, dtype: torch.dtype) -> None:
         self.__dict__[_TAKEN] = _TRANSFORMED if is_transformed() else _fused_in(dtype)
 
@@ -100,7 +106,7 @@ class _Layer(_Shared, nn.RNNBase):
             try:
                 return self._fused(input, hx)
             except _Left as left:
-                reason = str(left)
+                return self._refuse(str(left), input, hx)
         return self._leave(reason, input, hx)
 
     def _fused(self, input: Any, hx: Any) -> Any:
@@ -204,7 +210,7 @@ class _OneStep(_Shared, nn.RNNCellBase):
             try:
                 return self._fused(input, hx)
             except _Left as left:
-                reason = str(left)
+                return self._refuse(str(left), input, hx)
         return self._leave(reason, input, hx)
 
     def _fused(self, input: Any, hx: Any) -> Any:

@@ -69,8 +69,9 @@ def projected(unit: Unit, size: int) -> Unit:
         return unit
     if unit.name != "lstm":
         raise ValueError(
-            f"proj_size is {size}, expected 0: {unit.name!r} has no projection, only 'lstm'; "
-            "put an nn.Linear behind the layer"
+            "proj_size argument is only supported for LSTM, not RNN or GRU: it is "
+            f"{size}, expected 0; {unit.name!r} has no projection, only 'lstm'; put an nn.Linear "
+            "behind the layer"
         )
     return get(LSTMProjected, proj_size=size)
 

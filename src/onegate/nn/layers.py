@@ -100,7 +100,7 @@ class Recurrent(DisplayedLayer, nn.Module):
         **unit_options: Any,
     ) -> None:
         super().__init__()
-        proj_size = arguments.not_negative("proj_size", proj_size)
+        proj_size = arguments.proj_size(proj_size)
         self.unit = projected(get(unit, **unit_options), proj_size)
         self.proj_size: int = getattr(self.unit, "proj_size", 0)
         self.input_size = arguments.positive("input_size", input_size)
@@ -225,6 +225,10 @@ class Recurrent(DisplayedLayer, nn.Module):
                     "unpack the sequence with torch.nn.utils.rnn.pad_packed_sequence"
                 )
             return self._forward_packed(input, hx)
+        if type(input) is not Tensor and arguments.is_wrapper(input):
+            more = {"lengths": lengths, "extra": extra, "reset": reset}
+            more["return_states"] = return_states
+            return arguments.by_wrapper(Recurrent.forward, self, input, hx, **more)
         arguments.check_input(input, self.input_size, self._axes)
         batched = input.dim() == 3
         if not batched:
@@ -383,8 +387,8 @@ class Recurrent(DisplayedLayer, nn.Module):
         rows = len(weights) * len(weights[0])
         like = weights[0][0].example()
         if batch is None:
-            return arguments.states(hx, self._sizes, (_ROWS,), (rows,), like)
-        return arguments.states(hx, self._sizes, (_ROWS, "B"), (rows, batch), like)
+            return arguments.states(hx, self._sizes, (arguments.ROWS,), (rows,), like)
+        return arguments.states(hx, self._sizes, (arguments.ROWS, "B"), (rows, batch), like)
 
     def _weights(self) -> list[list[Weights]]:
         """The parameters by layer and direction."""
@@ -426,7 +430,6 @@ class Recurrent(DisplayedLayer, nn.Module):
         return ", ".join(shown)
 
 
-_ROWS: Final = "layers and directions"
 _SHOWN: Final = (
     "num_layers",
     "bias",

@@ -2,7 +2,7 @@
 
 Their docstrings are those of the units.
 """
-# ruff: noqa: D101
+# ruff: noqa: D101, E701
 
 from __future__ import annotations
 
@@ -94,10 +94,10 @@ def _give_docstring(kind: type, name: str, base: type) -> None:
 
 
 # fmt: off
-class SimpleRNN(NamedLayer, unit="simple"): ...
-class SimpleRNNCell(NamedCell, unit="simple"): ...
-class IRNN(NamedLayer, unit="irnn"): ...
-class IRNNCell(NamedCell, unit="irnn"): ...
+class SimpleRNN(NamedLayer, unit="simple"): nonlinearity = "tanh"
+class SimpleRNNCell(NamedCell, unit="simple"): nonlinearity = "tanh"
+class IRNN(NamedLayer, unit="irnn"): nonlinearity = "relu"
+class IRNNCell(NamedCell, unit="irnn"): nonlinearity = "relu"
 class SCRN(NamedLayer, unit="scrn"): ...
 class SCRNCell(NamedCell, unit="scrn"): ...
 class IndRNN(NamedLayer, unit="indrnn"): ...

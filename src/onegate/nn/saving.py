@@ -22,6 +22,7 @@ from torch import Tensor, nn
 
 from onegate import files, tensor_files
 from onegate.language import Graph, Unit, in_order
+from onegate.nn import drop_in
 from onegate.nn.cells import Cell, Map, Weights
 from onegate.nn.layers import Recurrent
 from onegate.nn.named import CELLS, LAYERS, RNN, RNNCell
@@ -346,10 +347,16 @@ def _require_equations(layer: Recurrent | Cell, reference: Mapping[str, Any], wh
 
 
 def safe_globals() -> list[Any]:
-    """The classes inside layers and cells, for whole modules in `torch.load(weights_only=True)`.
+    """The classes of layers, cells and accelerated modules, and those inside.
+
+    For whole modules in `torch.load(weights_only=True)`.
 
     >>> torch.serialization.add_safe_globals(onegate.safe_globals())
     """
+    accelerated = [
+        *(drop_in.GRU, drop_in.LSTM, drop_in.RNN),
+        *(drop_in.GRUCell, drop_in.LSTMCell, drop_in.RNNCell),
+    ]
     units = {type(unit): None for unit in (*UNITS.values(), LSTMProjected())}
     layers = (Recurrent, RNN, *LAYERS.values())
-    return [Weights, Map, *layers, Cell, RNNCell, *CELLS.values(), *units]
+    return [Weights, Map, *layers, Cell, RNNCell, *CELLS.values(), *units, *accelerated]

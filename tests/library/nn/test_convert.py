@@ -384,7 +384,9 @@ class TestWhatWouldBeLost:
             onegate.from_torch(module)
 
     def test_the_flag_is_one(self) -> None:
-        with pytest.raises(TypeError, match="values_only is 'yes', expected True or False"):
+        with pytest.raises(
+            TypeError, match="values_only should be of type bool, got: str; it is 'yes'"
+        ):
             onegate.from_torch(nn.GRU(D, 5), values_only="yes")  # type: ignore[call-overload]
 
 

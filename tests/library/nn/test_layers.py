@@ -8,7 +8,8 @@ from typing import Any
 
 import pytest
 import torch
-from torch import nn
+from torch import Tensor, nn
+from torch.testing import assert_close
 
 import onegate
 from onegate import Affine, Unit, UnitError, Vector, register, sigmoid, tanh
@@ -17,7 +18,7 @@ from onegate.nn.named import CELLS, LAYERS
 from onegate.units import UNITS
 from tests.library.comparing import X_ALONE
 
-T, B, D = 5, 3, 4
+T, B, D, N = 5, 3, 4, 6
 
 
 def weights(layer: nn.Module, place: str) -> Weights:
@@ -266,6 +267,87 @@ class TestWithoutParameters:
         layer = onegate.Recurrent(self.Average, D, D, dtype=torch.float64)
         x = torch.randn(T, B, D)
         assert layer(x.double())[0].dtype == torch.float64
-        with pytest.raises(ValueError, match=r"input is torch.float32, the parameters are"):
+        with pytest.raises(ValueError, match=r"RNN input dtype .torch.float32. does not match"):
             layer(x)
         assert layer.float()(x)[0].dtype == torch.float32
+
+
+class _Wrapper:
+    """No tensor, but one inside, which `__torch_function__` unwraps for each call."""
+
+    def __init__(self, inside: Tensor) -> None:
+        self.inside = inside
+
+    @classmethod
+    def _map(cls, kind: type, make: Any, value: Any) -> Any:
+        if isinstance(value, (tuple, list)):
+            return type(value)(cls._map(kind, make, each) for each in value)
+        return make(value) if isinstance(value, kind) else value
+
+    @classmethod
+    def __torch_function__(
+        cls, function: Any, types: Any, args: tuple[Any, ...] = (), kwargs: Any = None
+    ) -> Any:
+        assert types == (cls,)
+        args = cls._map(cls, lambda wrapper: wrapper.inside, args)
+        return cls._map(Tensor, cls, function(*args, **(kwargs or {})))
+
+
+@pytest.mark.parametrize("kind", ["GRU", "LSTM", "RNN", "GRUCell", "LSTMCell", "RNNCell"])
+def test_wrappers_by_torch_function(kind: str) -> None:
+    theirs = getattr(nn, kind)(D, N)
+    ours = onegate.from_torch(theirs)
+    is_cell = kind.endswith("Cell")
+    x, state = torch.randn(B, D) if is_cell else torch.randn(T, B, D), torch.randn(B, N)
+    state = state if is_cell else state[None]
+    hx = (state, state) if kind.startswith("LSTM") else state
+    for given in ((), (hx,)):
+        expected = theirs(x, *given)
+        wrapped = _Wrapper._map(Tensor, _Wrapper, (x, *given))
+        got = ours(*wrapped)
+        assert isinstance(got[0] if isinstance(got, tuple) else got, _Wrapper)
+        assert_close(_Wrapper._map(_Wrapper, lambda wrapper: wrapper.inside, got), expected)
+
+
+def test_a_wrapper_keeps_what_else_is_given() -> None:
+    layer = onegate.MGU(D, N)
+    x, lengths = torch.randn(T, B, D), [1, 5, 3]
+    got = layer(_Wrapper(x), lengths=lengths)
+    assert_close(got[0].inside, layer(x, lengths=lengths)[0])
+    got = layer(_Wrapper(x), return_states=True)
+    assert_close(got[2].inside, layer(x, return_states=True)[2])
+    with pytest.raises(TypeError, match=r"input is a list, expected a torch.Tensor"):
+        layer([1.0])
+
+
+def test_symbolic_tracing() -> None:
+    """torch.fx's proxies are such wrappers; to its tracer a layer or cell is a leaf, as torch's."""
+    x = torch.randn(T, B, D)
+    accelerated = [onegate.accelerate(kind(D, N)) for kind in (nn.GRU, nn.LSTMCell)]
+    for module in (onegate.MGU(D, N), onegate.LSTMCell(D, N), *accelerated):
+        model = nn.Sequential(nn.Linear(D, D), module)
+        traced = torch.fx.symbolic_trace(model)
+        kinds = [node.op for node in traced.graph.nodes]
+        assert kinds == ["placeholder", "call_module", "call_module", "output"]
+        given = x[0] if isinstance(module, (onegate.Cell, nn.LSTMCell)) else x
+        assert_close(traced(given), model(given))
+
+
+def test_symbolic_tracing_of_what_else_is_given() -> None:
+    class Model(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.layer, self.theirs = onegate.LSTM(D, N), onegate.accelerate(nn.LSTM(N, N))
+
+        def forward(self, x: Tensor, h: Tensor, lengths: Tensor) -> Any:
+            out, hx = self.layer(x, (h, 2 * h), lengths=lengths)
+            return self.theirs(out, hx)
+
+    model = Model()
+    x, h = torch.randn(T, B, D), torch.randn(1, B, N)
+    for lengths in (torch.tensor([5, 1, 3]), torch.tensor([2, 5, 4])):
+        traced = torch.fx.symbolic_trace(model)
+        assert_close(traced(x, h, lengths), model(x, h, lengths))
+    for module in (onegate.MGU(D, N), onegate.MGUCell(D, N), onegate.accelerate(nn.GRU(D, N))):
+        with pytest.raises(TypeError, match=r"is a leaf of torch.fx's tracing; trace a"):
+            torch.fx.symbolic_trace(module)

@@ -43,11 +43,15 @@ WHOLE = "expected a whole number of 1 or more"
 @pytest.mark.parametrize("place", ["input_size", "hidden_size", "num_layers"])
 def test_sizes(place: str, bad: Any) -> None:
     sizes: dict[str, Any] = {"input_size": 2, "hidden_size": 3, "num_layers": 1}
-    with refused(ValueError, f"{place} must be greater than zero: it is {bad!r}, {WHOLE}"):
+    kind: type[Exception] = TypeError
+    told = f"should be of type int, got: {type(bad).__name__};"
+    if type(bad) is int:
+        kind, told = ValueError, "must be greater than zero:"
+    with refused(kind, f"{place} {told} it is {bad!r}, {WHOLE}"):
         onegate.MGU(**{**sizes, place: bad})
     if place != "num_layers":
         del sizes["num_layers"]
-        with refused(ValueError, f"{place} must be greater than zero: it is {bad!r}, {WHOLE}"):
+        with refused(kind, f"{place} {told} it is {bad!r}, {WHOLE}"):
             onegate.MGUCell(**{**sizes, place: bad})
 
 
@@ -59,12 +63,16 @@ def test_whole_numbers_of_numpy_are_sizes() -> None:
     "bad", [-0.1, 1.5, float("nan"), True, "0.1", np.float32(2), torch.tensor(0.1)]
 )
 def test_dropout(bad: Any) -> None:
-    with refused(ValueError, f"dropout is {bad!r}, expected a probability from 0 to 1"):
+    with refused(ValueError, f"dropout should be a number in range [0, 1]: it is {bad!r}"):
         onegate.MGU(2, 3, 2, dropout=bad)
 
 
 def test_numbers_of_numpy_are_probabilities() -> None:
     assert onegate.MGU(2, 3, 2, dropout=np.float32(0.25)).dropout == 0.25  # type: ignore[arg-type]
+
+
+def no_flag(bad: object) -> str:
+    return f"should be of type bool, got: {type(bad).__name__}; it is {bad!r}, expected True or"
 
 
 FLAGS = ["bias", "batch_first", "bidirectional", "learn_initial_state"]
@@ -74,12 +82,12 @@ class TestFlags:
     @pytest.mark.parametrize("bad", [0, 1, 1.0, None, [], torch.tensor(True)])
     @pytest.mark.parametrize("flag", FLAGS)
     def test_of_layers(self, flag: str, bad: Any) -> None:
-        with refused(TypeError, f"{flag} is {bad!r}, expected True or False"):
+        with refused(TypeError, f"{flag} {no_flag(bad)}"):
             onegate.MGU(2, 3, **{flag: bad})
 
     @pytest.mark.parametrize("bad", [0, 1, 1.0, None, [], "no", torch.tensor(True)])
     def test_of_cells(self, bad: Any) -> None:
-        with refused(TypeError, f"bias is {bad!r}, expected True or False"):
+        with refused(TypeError, f"bias {no_flag(bad)}"):
             onegate.MGUCell(2, 3, bad)
 
     @pytest.mark.parametrize("bad", [0, 1])
@@ -98,8 +106,8 @@ class TestFlags:
     @pytest.mark.parametrize("place", [onegate.SimpleRNN, onegate.IRNN])
     def test_the_nonlinearity_of_torch_by_place(self, place: Any) -> None:
         message = (
-            "bias is 'relu', expected True or False; onegate.RNN and onegate.RNNCell alone take "
-            "a nonlinearity, where torch.nn's do"
+            "bias should be of type bool, got: str; it is 'relu', expected True or False; "
+            "onegate.RNN and onegate.RNNCell alone take a nonlinearity, where torch.nn's do"
         )
         with refused(TypeError, message):
             place(5, 7, 1, "relu")
@@ -108,8 +116,17 @@ class TestFlags:
         with refused(TypeError, "device is 'relu', expected a device of torch; onegate.RNN and"):
             onegate.SimpleRNNCell(5, 7, True, "relu")
 
+    @pytest.mark.parametrize("kind", ["RNNCell", "GRUCell"])
+    def test_the_nonlinearity_in_the_place_of_a_cells_bias(self, kind: str) -> None:
+        torch.nn.__dict__[kind](5, 7, "relu")  # which says nothing
+        with pytest.warns(UserWarning, match="bias is 'relu', which counts as True, as in") as told:
+            cell = getattr(onegate, kind)(5, 7, "relu")
+        assert cell.bias is True
+        assert getattr(cell, "nonlinearity", "tanh") == "tanh"
+        assert told[0].filename == __file__
+
     def test_of_the_language(self) -> None:
-        with refused(TypeError, "Affine: bias is 'h', expected True or False"):
+        with refused(TypeError, f"Affine: bias {no_flag('h')}"):
             onegate.Affine(None, "h")  # type: ignore[arg-type]
 
 
@@ -159,9 +176,9 @@ class TestOptions:
 
     @pytest.mark.parametrize("bad", ["no", 0, None])
     def test_flags(self, bad: Any) -> None:
-        with refused(UnitError, f"Gateless: plain is {bad!r}, expected True or False"):
+        with refused(UnitError, f"Gateless: plain {no_flag(bad)}"):
             onegate.Recurrent(self.Gateless, D, N, plain=bad)
-        with refused(UnitError, f"Gateless: plain is {bad!r}, expected True or False"):
+        with refused(UnitError, f"Gateless: plain {no_flag(bad)}"):
             self.Gateless(plain=bad)
 
     @pytest.mark.parametrize("bad", ["x", 2.0, True, None])
@@ -193,43 +210,48 @@ class TestInput:
             gru([1.0, 2.0])
 
     def test_number_of_axes(self, gru: onegate.GRU) -> None:
-        message = "input is (4,), expected (T, B, 4), or without a batch (T, 4)"
+        message = (
+            "Expected input to be 2D or 3D, got 1D instead: input is (4,), expected (T, B, 4), or "
+            "without a batch (T, 4)"
+        )
         with refused(ValueError, message):
             gru(zeros(D))
-        with refused(ValueError, "input is (1, 5, 3, 4), expected (T, B, 4), or without a batch"):
+        told = "Expected input to be 2D or 3D, got 4D instead: input is (1, 5, 3, 4), expected"
+        with refused(ValueError, f"{told} (T, B, 4), or without a batch"):
             gru(zeros(1, T, B, D))
-        with refused(ValueError, "input is (1, 5, 3, 4), expected (B, T, 4), or without a batch"):
+        with refused(ValueError, f"{told} (B, T, 4), or without a batch"):
             onegate.GRU(D, N, batch_first=True)(zeros(1, T, B, D))
 
     def test_width(self, gru: onegate.GRU) -> None:
         message = (
-            "input has inconsistent input_size: got 7 expected 4 as the last axis of (5, 3, 7); "
-            "pass 4 features, or set input_size=7"
+            "input.size(-1) must be equal to input_size. Expected 4, got 7, the last axis of "
+            "(5, 3, 7); pass 4 features, or set input_size=7"
         )
         with refused(ValueError, message):
             gru(zeros(T, B, 7))
 
     def test_no_step(self, gru: onegate.GRU) -> None:
+        told = "Expected sequence length to be larger than 0 in RNN: input is"
         for shape in ((0, B, D), (0, D)):
-            with refused(ValueError, f"input is {shape}: no step (T = 0), expected 1 or more"):
+            with refused(ValueError, f"{told} {shape}, no step (T = 0), expected 1 or more"):
                 gru(zeros(*shape))
-        with refused(ValueError, "input is (3, 0, 4): no step (T = 0), expected 1 or more"):
+        with refused(ValueError, f"{told} (3, 0, 4), no step (T = 0), expected 1 or more"):
             onegate.GRU(D, N, batch_first=True)(zeros(B, 0, D))
 
     def test_dtype(self, gru: onegate.GRU) -> None:
         message = (
-            "input is torch.float64, the parameters are torch.float32; convert it with "
-            ".to(torch.float32), or the module with .to(torch.float64)"
+            "RNN input dtype (torch.float64) does not match weight dtype (torch.float32). Convert "
+            "input: input.to(torch.float32), or convert model: model.to(torch.float64)"
         )
         with refused(ValueError, message):
             gru(zeros(T, B, D, dtype=torch.float64))
-        with refused(ValueError, "input is torch.int64, the parameters are torch.float32"):
+        with pytest.raises(ValueError, match=r"input\.to\(torch\.float32\)$"):  # no other way
             gru(zeros(T, B, D, dtype=torch.int64))
 
     def test_device(self, gru: onegate.GRU) -> None:
         message = (
-            "input is on meta, the parameters are on cpu; move it with .to('cpu'), "
-            "or the module with .to('meta')"
+            "Input and parameter tensors are not at the same device, found input tensor at meta "
+            "and parameter tensor at cpu; move it with .to('cpu'), or the module with .to('meta')"
         )
         with refused(ValueError, message):
             gru(zeros(T, B, D, device="meta"))
@@ -254,24 +276,31 @@ class TestStates:
     def test_shape(self, gru: onegate.GRU, lstm: onegate.LSTM) -> None:
         with refused(
             ValueError,
+            "Expected hidden size (1, 3, 6), got [1, 3, 8]; "
             "hx: h is (1, 3, 8), expected (layers and directions 1, B 3, size of h 6)",
         ):
             gru(zeros(T, B, D), zeros(1, B, 8))
-        with refused(ValueError, "hx: c is (2, 3, 6), expected (layers and directions 4, B 3,"):
+        message = (
+            "Expected hidden[1] size (4, 3, 6), got [2, 3, 6]; "
+            "hx: c is (2, 3, 6), expected (layers and directions 4, B 3,"
+        )
+        with refused(ValueError, message):
             lstm(zeros(T, B, D), (zeros(4, B, N), zeros(2, B, N)))
-        with refused(ValueError, "hx: h is (1, 3, 6), expected (layers and directions 1, size of"):
+        message = "Expected hidden size (1, 6), got [1, 3, 6]; hx: h is (1, 3, 6), expected (layers"
+        with refused(ValueError, f"{message} and directions 1, size of"):
             gru(zeros(T, D), zeros(1, B, N))
 
     def test_each_state_has_its_own_size(self) -> None:
         layer = onegate.SCRN(D, N, context_size=2)
-        with refused(
-            ValueError, "hx: s is (1, 3, 6), expected (layers and directions 1, B 3, size of s 2)"
-        ):
+        message = "hx: s is (1, 3, 6), expected (layers and directions 1, B 3, size of s 2)"
+        with pytest.raises(ValueError, match=re.escape(message)):
             layer(zeros(T, B, D), (zeros(1, B, N), zeros(1, B, N)))
 
     def test_dtype_and_device(self, gru: onegate.GRU) -> None:
         with refused(ValueError, "hx: h is torch.float64, the parameters are torch.float32;"):
             gru(zeros(T, B, D), zeros(1, B, N, dtype=torch.float64))
+        with pytest.raises(ValueError, match=r"convert it with \.to\(torch\.float32\)$"):
+            gru(zeros(T, B, D), zeros(1, B, N, dtype=torch.int64))
         with refused(ValueError, "hx: h is on meta, the parameters are on cpu;"):
             gru(zeros(T, B, D), zeros(1, B, N, device="meta"))
 
@@ -316,16 +345,17 @@ class TestPacked:
     def test_width(self, gru: onegate.GRU) -> None:
         with refused(
             ValueError,
-            "input has inconsistent input_size: got 7 expected 4 as the last axis of (3, 7);",
+            "input.size(-1) must be equal to input_size. Expected 4, got 7, the last axis",
         ):
             gru(self.packed)
 
     def test_states(self) -> None:
-        with refused(ValueError, "hx: h is (1, 3, 6), expected (layers and directions 1, B 2,"):
+        message = "hx: h is (1, 3, 6), expected (layers and directions 1, B 2,"
+        with pytest.raises(ValueError, match=re.escape(message)):
             onegate.GRU(7, N)(self.packed, zeros(1, 3, N))
 
     def test_dtype(self) -> None:
-        with refused(ValueError, "input is torch.float32, the parameters are torch.float64;"):
+        with refused(ValueError, "RNN input dtype (torch.float32) does not match weight dtype"):
             onegate.GRU(7, N, dtype=torch.float64)(self.packed)
 
 
@@ -334,23 +364,114 @@ class TestCells:
         cell = onegate.GRUCell(D, N)
         with refused(TypeError, "input is a list, expected a torch.Tensor"):
             cell([0.0] * D)
-        with refused(ValueError, "input is (5, 3, 4), expected (B, 4), or without a batch (4)"):
+        message = (
+            "Expected input to be 1D or 2D, got 3D instead: input is (5, 3, 4), expected (B, 4)"
+        )
+        with refused(ValueError, f"{message}, or without a batch (4)"):
             cell(zeros(T, B, D))
         with refused(
             ValueError,
-            "input has inconsistent input_size: got 7 expected 4 as the last axis of (3, 7);",
+            "input has inconsistent input_size: got 7 expected 4, the last axis of (3, 7);",
         ):
             cell(zeros(B, 7))
-        with refused(ValueError, "input is torch.float64, the parameters are torch.float32;"):
+        with refused(ValueError, "RNN input dtype (torch.float64) does not match weight dtype"):
             cell(zeros(B, D, dtype=torch.float64))
 
     def test_states(self) -> None:
-        with refused(ValueError, "hx: h is (2, 6), expected (B 3, size of h 6)"):
-            onegate.GRUCell(D, N)(zeros(B, D), zeros(2, N))
+        cell = onegate.GRUCell(D, N)
+        own = "hx: h is (2, 6), expected (B 3, size of h 6)"
+        with refused(ValueError, f"Input batch size 3 doesn't match hidden0 batch size 2; {own}"):
+            cell(zeros(B, D), zeros(2, N))
+        own = "hx: h is (3, 7), expected (B 3, size of h 6)"
+        with refused(ValueError, f"hidden0 has inconsistent hidden_size: got 7, expected 6; {own}"):
+            cell(zeros(B, D), zeros(B, 7))
+        own = "hx: h is (3, 1, 6), expected (B 3, size of h 6)"
+        with refused(ValueError, f"Expected hidden to be 1D or 2D, got 3D instead; {own}"):
+            cell(zeros(B, D), zeros(B, 1, N))
         with refused(ValueError, "hx: h is (1, 6), expected (size of h 6)"):
-            onegate.GRUCell(D, N)(zeros(D), zeros(1, N))
+            cell(zeros(D), zeros(1, N))
+        with refused(ValueError, "hx: h is torch.float64, the parameters are torch.float32;"):
+            cell(zeros(B, D), zeros(B, N, dtype=torch.float64))
+        with refused(
+            ValueError, "hidden1 has inconsistent hidden_size: got 7, expected 6; hx: c is"
+        ):
+            onegate.LSTMCell(D, N)(zeros(B, D), (zeros(B, N), zeros(B, 7)))
         with refused(ValueError, "hx is one tensor, expected a tuple (h, c)"):
             onegate.LSTMCell(D, N)(zeros(B, D), zeros(B, N))
+
+
+def _states(kind: str, *shape: int, **kwargs: Any) -> Any:
+    one = zeros(*shape, **kwargs)
+    return (one, one) if kind.startswith("LSTM") else one
+
+
+_OURS = {name: name for name in ("LSTM", "RNN", "LSTMCell", "RNNCell")}
+_OURS |= {"GRU": "GRUResetAfter", "GRUCell": "GRUResetAfterCell"}
+_LAYER_CALLS: dict[str, Any] = {
+    "width": lambda make, kind: make(kind, D, N)(zeros(T, B, 7)),
+    "packed width": lambda make, kind: make(kind, D, N)(pack_sequence([zeros(2, 7)])),
+    "packed axes": lambda make, kind: make(kind, D, N)(pack_sequence([zeros(2)])),
+    "axes": lambda make, kind: make(kind, D, N)(zeros(1, T, B, D)),
+    "no step": lambda make, kind: make(kind, D, N)(zeros(0, B, D)),
+    "dtype": lambda make, kind: make(kind, D, N)(zeros(T, B, D, dtype=torch.float64)),
+    "device": lambda make, kind: make(kind, D, N)(zeros(T, B, D, device="meta")),
+    "rows": lambda make, kind: make(kind, D, N)(zeros(T, B, D), _states(kind, 1, 2, N)),
+    "layers": lambda make, kind: make(kind, D, N)(zeros(T, B, D), _states(kind, 2, B, N)),
+    "size": lambda make, kind: make(kind, D, N)(zeros(T, B, D), _states(kind, 1, B, 9)),
+    "hidden_size 0": lambda make, kind: make(kind, D, 0),
+    "hidden_size 2.0": lambda make, kind: make(kind, D, 2.0),
+    "input_size -1": lambda make, kind: make(kind, -1, N),
+    "input_size '3'": lambda make, kind: make(kind, "3", N),
+    "num_layers 0": lambda make, kind: make(kind, D, N, 0),
+    "bias 1": lambda make, kind: make(kind, D, N, bias=1),
+    "bias 'True'": lambda make, kind: make(kind, D, N, bias="True"),
+    "batch_first None": lambda make, kind: make(kind, D, N, batch_first=None),
+    "dropout": lambda make, kind: make(kind, D, N, dropout=1.5),
+    "dropout True": lambda make, kind: make(kind, D, N, dropout=True),
+}
+_CELL_CALLS: dict[str, Any] = {
+    "width": lambda make, kind: make(kind, D, N)(zeros(B, 7)),
+    "axes": lambda make, kind: make(kind, D, N)(zeros(1, B, D)),
+    "rows": lambda make, kind: make(kind, D, N)(zeros(B, D), _states(kind, 2, N)),
+    "size": lambda make, kind: make(kind, D, N)(zeros(B, D), _states(kind, B, 9)),
+    "one size": lambda make, kind: make(kind, D, N)(zeros(D), _states(kind, 9)),
+    "state's axes": lambda make, kind: make(kind, D, N)(zeros(B, D), _states(kind, B, 1, 1, N)),
+    # Shapes are told before dtypes.
+    "dtype and size": lambda make, kind: make(kind, D, N)(
+        zeros(B, D, dtype=torch.float64), _states(kind, B, 9, dtype=torch.float64)
+    ),
+}
+
+
+class TestWordsOfTorch:
+    """Where torch.nn refuses the same, ours is of torch's type and begins in torch's words."""
+
+    @pytest.mark.parametrize("call", _LAYER_CALLS)
+    @pytest.mark.parametrize("kind", ["GRU", "LSTM", "RNN"])
+    def test_of_layers(self, kind: str, call: str) -> None:
+        # With a packed input torch.nn.LSTM fails inside, in other words.
+        kind = "GRU" if kind == "LSTM" and call.startswith("packed") else kind
+        self._compare(_LAYER_CALLS[call], kind)
+
+    @pytest.mark.parametrize("call", _CELL_CALLS)
+    @pytest.mark.parametrize("kind", ["GRUCell", "LSTMCell", "RNNCell"])
+    def test_of_cells(self, kind: str, call: str) -> None:
+        self._compare(_CELL_CALLS[call], kind)
+
+    @pytest.mark.parametrize(("kind", "size"), [("GRU", 2), ("RNN", 2), ("LSTM", -1)])
+    def test_of_projections(self, kind: str, size: int) -> None:
+        self._compare(lambda make, kind: make(kind, D, N, proj_size=size), kind)
+
+    @staticmethod
+    def _compare(call: Any, kind: str) -> None:
+        with pytest.raises(Exception) as theirs:  # noqa: PT011 - whichever torch raises
+            call(lambda name, *a, **k: getattr(torch.nn, name)(*a, **k), kind)
+        with pytest.raises(theirs.type) as ours:
+            call(lambda name, *a, **k: getattr(onegate, _OURS[name])(*a, **k), kind)
+        # Without the class, which torch names in places, and what a dropout is.
+        words = re.sub(r"^\w+: | tensor(?= instead)| representing .*", "", str(theirs.value))
+        assert str(ours.value).startswith(words.rstrip("."))
+        assert len(str(ours.value)) > len(words) or "Convert input" in words
 
 
 class TestStateDicts:

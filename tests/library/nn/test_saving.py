@@ -269,7 +269,7 @@ def described(path: Path, change: Any) -> None:
         (lambda _, one: one["arguments"].update(hidden_size=2**40), "overflow"),
         (
             lambda _, one: one["arguments"].update(hidden_size="4"),
-            "hidden_size must be greater than zero: it is '4', expected",
+            "hidden_size should be of type int, got: str; it is '4', expected",
         ),
         (lambda _, one: one["arguments"].update(num_layers=2**40), "6 tensors for 1099511627776"),
         (lambda _, one: one["arguments"].update(device="cuda"), "no argument 'device'"),

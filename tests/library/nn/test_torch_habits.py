@@ -246,9 +246,13 @@ def test_projections(runner: str, bias: bool) -> None:
 
 def test_proj_size_is_zero_elsewhere() -> None:
     assert onegate.MGU(D, N, proj_size=0).proj_size == 0
-    with pytest.raises(ValueError, match=r"proj_size is 2, expected 0: 'mgu' has no projection"):
+    with pytest.raises(
+        ValueError, match=r"proj_size .* it is 2, expected 0; 'mgu' has no projection"
+    ):
         onegate.MGU(D, N, proj_size=2)
-    with pytest.raises(ValueError, match=r"proj_size is -1, expected a whole number of 0 or more"):
+    with pytest.raises(
+        ValueError, match=r"proj_size should be a positive integer or zero .* it is -1"
+    ):
         onegate.LSTM(D, N, proj_size=-1)
 
 
@@ -283,6 +287,13 @@ def test_attributes_of_torch(kind: str) -> None:
         p.numel() for p in ours.parameters()
     )
     assert onegate.MGU(D, N).mode == "MGU"
+    assert not hasattr(onegate.MGU(D, N), "nonlinearity")
+
+
+@pytest.mark.parametrize("nonlinearity", ["tanh", "relu"])
+@pytest.mark.parametrize("kind", [nn.RNN, nn.RNNCell])
+def test_converted_modules_keep_their_nonlinearity(kind: Any, nonlinearity: str) -> None:
+    assert onegate.from_torch(kind(D, N, nonlinearity=nonlinearity)).nonlinearity == nonlinearity
 
 
 @pytest.mark.parametrize(
@@ -374,8 +385,10 @@ def test_whole_modules_load_with_weights_only() -> None:
     accelerated = onegate.accelerate(nn.GRU(D, N))
     x = torch.randn(T, B, D)
     expected = accelerated(x)
-    with torch.serialization.safe_globals([type(accelerated)]):
-        assert_close(torch.load(_saved(accelerated), weights_only=True)(x), expected)
+    own: list[Any] = [type(accelerated)]
+    for allowed in (own, onegate.safe_globals()):
+        with torch.serialization.safe_globals(allowed):
+            assert_close(torch.load(_saved(accelerated), weights_only=True)(x), expected)
     layer = onegate.MGU(D, N)
     with torch.serialization.safe_globals(onegate.safe_globals()):
         assert_close(torch.load(_saved(layer), weights_only=True)(x), layer(x))

@@ -221,7 +221,7 @@ def test_dropout_is_off_and_the_layer_stays_as_it_was() -> None:
 
 def test_the_layer_runs_by_its_engine_again_after_an_error() -> None:
     layer = layer_of("mgu")
-    with pytest.raises(ValueError, match="got 4 expected 3"):
+    with pytest.raises(ValueError, match="Expected 3, got 4"):
         record(layer, torch.zeros(T, B, D + 1, dtype=torch.float64))
     assert layer._stand_in is None
 
