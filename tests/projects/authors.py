@@ -70,12 +70,7 @@ def gru4rec(swap: Swap, steps: int) -> Curve:
 def awd_lstm(swap: Swap, steps: int) -> Curve:
     """Its main.py as its README runs it on the Penn Treebank, one epoch of a short piece of it."""
     curve = Curve()
-    with (
-        _source("awd-lstm-lm") as clone,
-        _trusting(),
-        tempfile.TemporaryDirectory() as folder,
-        contextlib.chdir(folder),
-    ):
+    with _source("awd-lstm-lm") as clone, tempfile.TemporaryDirectory() as folder:
         from model import RNNModel
         from splitcross import SplitCrossEntropyLoss
 
@@ -85,13 +80,15 @@ def awd_lstm(swap: Swap, steps: int) -> Curve:
             made(self, *given)
             swap(self)
 
-        _write_text(Path("penn"), 20 * 70 * steps)
+        _write_text(Path(folder, "penn"), 20 * 70 * steps)
         # --cuda turns it off.
         told = (
             "main.py --batch_size 20 --data penn --dropouti 0.4 --dropouth 0.25 --seed 141 "
             "--epochs 1 --save PTB.pt --cuda"
         )
         with (
+            _trusting(),
+            contextlib.chdir(folder),  # Where it keeps what it has read, and the model.
             mock.patch.object(sys, "argv", told.split()),
             mock.patch.object(RNNModel, "__init__", making),
             _listening(curve, SplitCrossEntropyLoss, "forward"),
