@@ -52,7 +52,7 @@ class Grouping {
           break;
         case Op::reduce_product:
           extend(place, Kind::sums, [&](const Instruction& i) {
-            return i.op == Op::reduce && i.args[0] == first.args[0];
+            return i.op == Op::reduce && i.args[0] == first.args[0] && i.dst != first.dst;
           });
           break;
         default: break;
