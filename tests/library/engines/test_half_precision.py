@@ -9,7 +9,7 @@ import os
 import subprocess
 import sys
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from typing import Any
 from unittest import mock
 
@@ -19,6 +19,7 @@ from torch import Tensor, nn
 from torch.nn.utils.rnn import pack_padded_sequence
 
 import onegate
+from onegate.engines.cpu import operator
 from onegate.engines.cpu.native import ForwardCall, NativeProgram, library
 from onegate.lowering.program import program
 from onegate.nn.drop_in_rule import ALWAYS, RULES
@@ -283,3 +284,101 @@ def infinities_and_nan_pass_through(low: torch.dtype) -> None:
                 [w.float() for w in weights],
             )  # fmt: skip
             assert_equal(got, [t.to(low) for t in truth], f"{case}, {low}, {value}")
+
+
+# Unit, arguments of the layer and of the call.
+OWN: list[tuple[str, dict[str, Any], dict[str, Any]]] = [
+    ("mgu", {}, {}),
+    ("lstm", {"bidirectional": True, "num_layers": 2}, {"lengths": [6, 1, 4, 4]}),
+    ("lstm_peephole", {"learn_initial_state": True, "batch_first": True}, {"reset": True}),
+    ("lstm", {"recompute": True}, {"return_states": True}),
+    ("scrn", {"bidirectional": True}, {"return_states": True}),
+    ("gru_reset_after", {"zoneout": 0.3, "recurrent_dropout": 0.2}, {"lengths": [6, 1, 4, 4]}),
+    ("gru_d", {}, {"extra": True}),
+    ("lstm_layer_norm", {}, {}),
+    ("slstm", {}, {"reset": True}),
+]
+
+
+def results_of_own(
+    layer: Any, x: Tensor, asked: dict[str, Any], around: Any, again: bool = False
+) -> list[Tensor]:
+    """Outputs and all gradients, or all gradients of a sum of those."""
+    torch.manual_seed(5)
+    x, given = x.clone().requires_grad_(), dict(asked)
+    if "reset" in given:
+        given["reset"] = torch.rand(x.shape[:2]) < 0.3
+    if "extra" in given:
+        mask, gap = (torch.rand(x.shape) < 0.5).to(x.dtype), torch.rand(x.shape).to(x.dtype)
+        given["extra"] = {"mask": mask, "gap": gap}
+    with around:
+        outputs = flat_results(layer(x, **given))
+    assert layer.engine_report().name == "fused"
+    weights = cotangents(outputs)
+    wanted = [x, *layer.parameters()]
+    grads = torch.autograd.grad(outputs, wanted, weights, create_graph=again)
+    if again:
+        return list(torch.autograd.grad([g.float().square().sum() for g in grads], wanted))
+    return [*[o.detach() for o in outputs], *grads]
+
+
+@pytest.mark.parametrize("low", LOW)
+@pytest.mark.parametrize("autocast", [False, True])
+@pytest.mark.parametrize("case", OWN, ids=lambda case: str(case[0]))
+@pytest.mark.parametrize("again", [False, True])
+def test_own_layers_are_float32_that_is_rounded(
+    case: tuple[str, dict[str, Any], dict[str, Any]], autocast: bool, low: torch.dtype, again: bool
+) -> None:
+    name, further, asked = case
+    torch.manual_seed(0)
+    layer = onegate.Recurrent(name, 12, 16, dtype=None if autocast else low, **further)
+    x = torch.randn(4 if "batch_first" in further else 6, 4, 12).to(next(layer.parameters()).dtype)
+
+    def around() -> Any:
+        return torch.autocast("cpu", dtype=low, enabled=autocast)
+
+    with mock.patch.object(operator, "_run_low", None):  # is not called
+        got = results_of_own(layer, x, asked, around(), again)
+    with mock.patch.object(operator, "_is_readable", return_value=False):
+        truth = results_of_own(layer, x, asked, around(), again)
+    assert [t.dtype for t in got] == [t.dtype for t in truth]
+    if not again:
+        assert_equal(got, truth, name)
+        return
+    for ours, theirs in zip(got, truth, strict=True):  # sums, of two layers, of rounded summands
+        largest = theirs.abs().max().item()
+        torch.testing.assert_close(ours, theirs, rtol=0, atol=2 * ROUNDING[low] * largest)
+
+
+@pytest.mark.parametrize("accelerated", [True, False])
+def test_outputs_may_be_changed_before_the_backward_pass(accelerated: bool) -> None:
+    """What it reads is not the outputs, which are rounded."""
+    with always_fused():
+        torch.manual_seed(0)
+        layer: Any = fused(nn.GRU(5, 7)) if accelerated else onegate.GRU(5, 7)
+        layer.to(torch.bfloat16)
+        x = torch.randn(3, 2, 5, dtype=torch.bfloat16)
+        found = []
+        for change in (False, True):
+            out = layer(x)[0]
+            result = out.float().sum() if not change else out.mul_(1).add_(3).float().sum()
+            found.append(torch.autograd.grad(result, list(layer.parameters())))
+    assert_equal(found[1], found[0])
+
+
+@pytest.mark.parametrize("accelerated", [True, False])
+def test_what_is_saved_may_be_packed_away(accelerated: bool) -> None:
+    with always_fused():
+        torch.manual_seed(0)
+        layer: Any = fused(nn.LSTM(5, 7)) if accelerated else onegate.LSTM(5, 7)
+        layer.to(torch.float16)
+        x = torch.randn(3, 2, 5, dtype=torch.float16)
+        found = []
+        for around in (
+            nullcontext(),
+            torch.autograd.graph.saved_tensors_hooks(lambda t: t.clone(), lambda t: t),
+        ):
+            with around:
+                result = layer(x)[0].float().sum()
+            found.append(torch.autograd.grad(result, list(layer.parameters())))
+    assert_equal(found[1], found[0])

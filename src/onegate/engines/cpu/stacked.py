@@ -19,7 +19,15 @@ from onegate.engines import reference
 from onegate.engines.base import Direction
 from onegate.engines.cpu import pool, programs
 from onegate.engines.cpu.native import BackwardCall, ForwardCall
-from onegate.engines.cpu.operator import DTYPES, ENGINE, alone, hooks, transformed, unseen
+from onegate.engines.cpu.operator import (
+    DTYPES,
+    ENGINE,
+    alone,
+    hooks,
+    stored,
+    transformed,
+    unseen,
+)
 from onegate.language import Graph
 
 
@@ -152,12 +160,6 @@ _KNOWN: Final = {
     torch.float32: (torch.float32, torch.bfloat16, torch.float16),
     torch.float64: (torch.float64,),
 }
-_BFLOAT16, _FLOAT16 = torch.bfloat16, torch.float16
-
-
-def _stored(dtype: torch.dtype) -> int:
-    """The engine's word for it."""
-    return 1 if dtype is _BFLOAT16 else 2 if dtype is _FLOAT16 else 0
 
 
 def can(x: Tensor, states: Sequence[Tensor], weights: Sequence[Tensor]) -> bool:
@@ -299,9 +301,9 @@ def _call(
         call.added = place + layout.adds
     kind = how.compute
     if not (kind is x.dtype is start.dtype is weights[0].dtype is how.out is how.given):
-        call.x_stored, call.start_stored = _stored(x.dtype), _stored(start.dtype)
-        call.parameters_stored = _stored(weights[0].dtype)
-        call.out_stored, call.last_stored = _stored(how.out), _stored(how.given)
+        call.x_stored, call.start_stored = stored(x.dtype), stored(start.dtype)
+        call.parameters_stored = stored(weights[0].dtype)
+        call.out_stored, call.last_stored = stored(how.out), stored(how.given)
     return call
 
 
@@ -490,7 +492,7 @@ def _backward(
         ctypes.addressof(places),
     )
     if kind is not how.compute:
-        call.grad_x_stored = _stored(kind)
+        call.grad_x_stored = stored(kind)
     programs.entry_of(stacks.graph).native.backward(call)
     for number, at, other, to, size in layout.copies:
         ctypes.memmove(
