@@ -10,7 +10,8 @@
 #if !defined(_WIN32)
 #include <dlfcn.h>
 #include <pthread.h>
-#elif defined(__x86_64__)
+#endif
+#if defined(OG_HAVE_AVX2)
 #include <cpuid.h>
 #endif
 
@@ -32,10 +33,16 @@ namespace {
 #if !defined(OG_HAVE_AVX2)
 struct Cpu {};
 #elif !defined(_WIN32)
+// Not every compiler's __builtin_cpu_supports knows it.
+bool f16c() {
+  unsigned a, b, c, d;
+  return __get_cpuid(1, &a, &b, &c, &d) != 0 && (c >> 29 & 1) != 0;
+}
+
 struct Cpu {
-  const bool avx2 = __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma");
-  const bool avx512 = __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512dq") &&
-                      __builtin_cpu_supports("avx512vl");
+  const bool avx2 = __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") && f16c();
+  const bool avx512 = avx2 && __builtin_cpu_supports("avx512f") &&
+                      __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vl");
 };
 #else
 // Windows' linker has no support for __builtin_cpu_supports: the same from the processor itself, and
@@ -46,7 +53,7 @@ struct Cpu {
   Cpu() {
     unsigned a, b, c, d;
     if (__get_cpuid(1, &a, &b, &c, &d) == 0 || !bit(c, 27)) return;
-    const bool fma = bit(c, 12);
+    const bool fma = bit(c, 12) && bit(c, 29);  // and F16C
     const unsigned saved = xcr0();
     if (__get_cpuid_count(7, 0, &a, &b, &c, &d) == 0) return;
     avx2 = fma && bit(b, 5) && (saved & 0x6) == 0x6;
@@ -99,6 +106,20 @@ bool holds(const og_forward& c, int64_t step, int64_t row) {
   return plus(extent(c.steps, step), extent(c.rows, row)) <= kMaxTensor;
 }
 
+// What is said of how tensors are stored, and cannot be.
+std::string stored_fault(const og_forward& c, int32_t grad_x) {
+  const std::pair<const char*, int32_t> all[] = {
+      {"x", c.x_stored}, {"start", c.start_stored}, {"parameters", c.parameters_stored},
+      {"out", c.out_stored}, {"last", c.last_stored}, {"grad_x", grad_x}};
+  for (const auto& [name, stored] : all) {
+    if (stored < OG_AS_COMPUTED || stored > OG_FLOAT16)
+      return std::string(name) + " is stored as " + std::to_string(stored) + ", not 0, 1 or 2";
+    if (stored != OG_AS_COMPUTED && c.bits != 32)
+      return std::string(name) + " is stored in half precision, which goes with 32 bits";
+  }
+  return "";
+}
+
 // What would make the engine touch memory that it should not.
 std::string fault(const og_forward& c, bool backward) {
   if (c.program == nullptr) return "there is no program";
@@ -115,14 +136,20 @@ std::string fault(const og_forward& c, bool backward) {
            " rows are more than a run of this program can have";
   if (!holds(c, c.x_step, c.x_row) || !holds(c, c.out_step, c.out_row))
     return "strides reach further than memory";
-  if (c.x == nullptr || c.start == nullptr || c.out == nullptr || c.parameters == nullptr)
+  const bool rounded = c.out_stored != OG_AS_COMPUTED;
+  if (c.x == nullptr || c.start == nullptr || (c.out == nullptr && !(backward && rounded)) ||
+      c.parameters == nullptr)
     return "a tensor is missing";
   if (!backward && c.last == nullptr) return "there is nowhere to put the last states";
-  if (backward && c.kept == nullptr && c.program->kept_per_row(c.recompute != 0) > 0)
+  if (backward && c.kept == nullptr && (rounded || c.program->kept_per_row(c.recompute != 0) > 0))
     return "the forward pass kept nothing for the backward pass";
   const size_t parameters = c.program->parameters.size() * static_cast<size_t>(c.directions);
   for (size_t i = 0; i < parameters; ++i)
-    if (c.parameters[i] == nullptr) return "parameter " + std::to_string(i) + " is missing";
+    if (c.parameters[i] == nullptr)
+      return "parameter " + std::to_string(i) + " is missing";
+    else if (c.added != nullptr && c.added[i] != nullptr &&
+             c.program->parameters[i % c.program->parameters.size()].columns != 0)
+      return "parameter " + std::to_string(i) + " is a matrix, to which nothing is added";
   for (size_t i = 1; i < c.program->inputs.size(); ++i) {
     if (c.extras == nullptr || c.extras[i - 1].data == nullptr)
       return "input " + std::to_string(i) + " is missing";
@@ -194,6 +221,8 @@ const Pool* shared_pool() {
 
 int32_t og_format(void) { return static_cast<int32_t>(kFormat); }
 
+int64_t og_call_size(void) { return static_cast<int64_t>(sizeof(og_backward)); }
+
 const char* og_instruction_set(void) { return engine().name; }
 
 const char* og_operation(int32_t opcode, int32_t* operands, int32_t* numbers) {
@@ -240,6 +269,7 @@ int32_t og_run_forward(const og_forward* call, char* message, int64_t size) {
   return guarded(message, size, host, [&](Watch& watch) -> std::string {
     if (call == nullptr) return "there is no call";
     std::string problem = fault(*call, false);
+    if (problem.empty()) problem = stored_fault(*call, OG_AS_COMPUTED);
     if (!problem.empty()) return problem;
     const auto pass = call->bits == 32 ? engine().forward32 : engine().forward64;
     if (pass(*call, watch)) return "";
@@ -254,6 +284,7 @@ int32_t og_run_backward(const og_backward* call, char* message, int64_t size) {
   return guarded(message, size, host, [&](Watch& watch) -> std::string {
     if (call == nullptr) return "there is no call";
     std::string problem = fault(call->forward, true);
+    if (problem.empty()) problem = stored_fault(call->forward, call->grad_x_stored);
     if (!problem.empty()) return problem;
     if (!holds(call->forward, call->grad_out_step, call->grad_out_row))
       return "strides reach further than memory";
@@ -279,6 +310,10 @@ og_stream* og_stream_new(const og_forward* call, char* message, int64_t size) {
     if (call == nullptr) return "there is no call";
     if (call->steps != 1 || call->directions != 1 || call->kept != nullptr || call->lengths != nullptr)
       return "a stream has one step, one direction, nothing kept and no lengths";
+    if (call->x_stored != OG_AS_COMPUTED || call->start_stored != OG_AS_COMPUTED ||
+        call->parameters_stored != OG_AS_COMPUTED || call->out_stored != OG_AS_COMPUTED ||
+        call->last_stored != OG_AS_COMPUTED)
+      return "a stream's tensors are stored as they are computed";
     og_forward alone = *call;
     alone.threads = 1;
     const std::string problem = fault(alone, false);

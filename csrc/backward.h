@@ -191,14 +191,14 @@ template <class T> class Backward : Pass<T> {
     }
     for (size_t i = 1; i < p_.inputs.size(); ++i)
       if (!is_direct(i) && is_fixed(i)) this->gather_input(i, inputs_[i], 0, rows_);
-    const T* last = static_cast<const T*>(back_.grad_last);
+    const Numbers<T> last(back_.grad_last, call_.last_stored);
     for (size_t i = 0; i < p_.states.size(); ++i) {
       const int64_t width = p_.states[i];
       const Columns c = this->share(width);
       for (auto* buffer : {&carry_, &carried_})
         for (int64_t r = 0; r < rows_; ++r) {
           T* to = (*buffer)[i] + r * width + c.first;
-          if (last == nullptr)
+          if (last.data == nullptr)
             std::fill(to, to + (c.last - c.first), T{0});
           else
             copy_row(to, last + this->state_row(r) + p_.state_offsets[i] + c.first,
@@ -214,7 +214,7 @@ template <class T> class Backward : Pass<T> {
       if (!is_direct(i) && !is_one_step(i))
         this->gather_input(i, inputs_[i] + offset * p_.inputs[i], t, count);
     const int64_t before = this->reverse_ ? t + 1 : t - 1;
-    const T* start = static_cast<const T*>(call_.start);
+    const Numbers<T> start = this->start();
     // Backward in time a row starts at its end, so that the rows that run at t but not at t + 1
     // start here; forward in time all start at 0.
     const int64_t going_on =
@@ -222,7 +222,7 @@ template <class T> class Backward : Pass<T> {
     for (size_t i = 0; i < p_.states.size(); ++i) {
       T* to = prev_[i] + offset * p_.states[i];
       this->copy_rows(count, p_.states[i], [&](int64_t r) { return to + r * p_.states[i]; },
-                      [&](int64_t r) {
+                      [&](int64_t r) -> Numbers<T> {
                         if (this->starts_anew(t, r)) return this->initial(i);
                         return r < going_on
                                    ? state_at(i, before, r)
@@ -237,7 +237,7 @@ template <class T> class Backward : Pass<T> {
 
   // State i after step t as the forward pass left it: the output, or what was kept.
   const T* state_at(size_t i, int64_t t, int64_t r) const {
-    if (i < this->outputs())
+    if (!this->is_kept(i))
       return static_cast<const T*>(call_.out) + p_.state_offsets[i] +
              this->out_row(t, r, call_.out_step, call_.out_row);
     return this->kept_state(static_cast<int64_t>(i), t) + r * p_.states[i];
@@ -292,9 +292,10 @@ template <class T> class Backward : Pass<T> {
     this->begin_sum(to, width, init, init_stride, count);
     const Columns c = this->share(width);
     for (const Factor& factor : stage.terms)
-      add_product(to, width, at_[factor.slot], this->stride(factor.slot),
-                  this->matrix(factor.parameter), code_.slots[factor.slot].width, count, c.first,
-                  c.last, few_sums_);
+      this->matrix(factor.parameter).visit([&](const auto* matrix) {
+        add_product<T>(to, width, at_[factor.slot], this->stride(factor.slot), matrix,
+                       code_.slots[factor.slot].width, count, c.first, c.last, few_sums_);
+      });
   }
 
   void add_output_gradient(int64_t t, int64_t count) {
@@ -302,13 +303,11 @@ template <class T> class Backward : Pass<T> {
     for (size_t i = 0; i < this->outputs(); ++i) {
       const int64_t n = p_.states[i];
       const Columns c = this->share(n);
-      const T* from = static_cast<const T*>(back_.grad_out) + p_.state_offsets[i];
-      for (int64_t r = 0; r < count; ++r) {
-        T* to = carry_[i] + r * n + c.first;
-        each(to, to,
-             from + this->out_row(t, r, back_.grad_out_step, back_.grad_out_row) + c.first,
-             c.last - c.first, [](Vec<T> x, Vec<T> y) { return x + y; });
-      }
+      const Numbers<T> from = Numbers<T>(back_.grad_out, call_.out_stored) + p_.state_offsets[i];
+      for (int64_t r = 0; r < count; ++r)
+        add_row(carry_[i] + r * n + c.first,
+                from + this->out_row(t, r, back_.grad_out_step, back_.grad_out_row) + c.first,
+                c.last - c.first);
     }
   }
 
@@ -332,12 +331,12 @@ template <class T> class Backward : Pass<T> {
     cut(t, count);
     const int64_t going_on =
         this->reverse_ ? (t + 1 < call_.steps ? active(t + 1) : 0) : (t > 0 ? count : 0);
-    T* start = static_cast<T*>(back_.grad_start);
+    const Numbers<T> start(back_.grad_start, call_.start_stored);
     for (size_t i = 0; i < p_.states.size(); ++i) {
       const Columns c = this->share(p_.states[i]);
       for (int64_t r = going_on; r < count; ++r)
-        copy_row(start + this->state_row(r) + p_.state_offsets[i] + c.first,
-                 carried_[i] + r * p_.states[i] + c.first, c.last - c.first);
+        copy_row<T>(start + this->state_row(r) + p_.state_offsets[i] + c.first,
+                    carried_[i] + r * p_.states[i] + c.first, c.last - c.first);
     }
     std::swap(carry_, carried_);
   }
@@ -407,12 +406,12 @@ template <class T> class Backward : Pass<T> {
   void write_weights(Barrier& barrier) {
     constexpr int64_t P = kPanel<T>;
     struct Piece {
-      T* grad;
+      Numbers<T> grad;
       int64_t first, width;
     };
-    const int64_t k = offsets_.back(), count = static_cast<int64_t>(p_.parameters.size());
-    const auto grad = [&](int64_t parameter) {
-      return static_cast<T*>(back_.grad_parameters[part_.direction * count + parameter]);
+    const int64_t k = offsets_.back();
+    const auto grad = [&](int64_t number) {
+      return this->parameter(back_.grad_parameters, number);
     };
     T left[kTileRows * kFewRows], sums[kTileRows * P];
     for (size_t m = 0; m < maps_.size(); ++m) {
@@ -439,8 +438,8 @@ template <class T> class Backward : Pass<T> {
             const int64_t first = std::max(piece.first, p * P);
             const int64_t width = std::min(piece.first + piece.width, p * P + P) - first;
             for (int64_t i = 0; i < block && width > 0; ++i)
-              copy_row(piece.grad + (row + i) * piece.width + first - piece.first,
-                       sums + i * P + first - p * P, width);
+              copy_row<T>(piece.grad + ((row + i) * piece.width + first - piece.first),
+                          sums + i * P + first - p * P, width);
           }
         }
       });
@@ -466,8 +465,9 @@ template <class T> class Backward : Pass<T> {
     };
     each_map([&](const Factor& operand, const T* gradient, int64_t k) {
       if (plan_.few)
-        add_product(sum, d, gradient, k, this->matrix(operand.parameter), k, rows, c.first, c.last,
-                    few_sums_);
+        this->matrix(operand.parameter).visit([&](const auto* matrix) {
+          add_product<T>(sum, d, gradient, k, matrix, k, rows, c.first, c.last, few_sums_);
+        });
       else if (!this->has_heads(operand))
         terms_.push_back({gradient, k, k, this->packed_->get(part_.direction, operand.parameter)});
     });
@@ -476,16 +476,17 @@ template <class T> class Backward : Pass<T> {
       if (this->has_heads(operand))
         this->add_heads(sum, d, operand.parameter, gradient, k, true, rows);
     });
-    T* grad = static_cast<T*>(grad_of(input)) + part_.direction * call_.steps * call_.rows * d;
+    const Numbers<T> grad =
+        Numbers<T>(grad_of(input), input == 0 ? back_.grad_x_stored : OG_AS_COMPUTED) +
+        part_.direction * call_.steps * call_.rows * d;
     for (int64_t s = s0; s < s1; ++s) {
       const int64_t t = time(s), count = offsets_[s - s0 + 1] - offsets_[s - s0];
       for (int64_t r = 0; r < rows_; ++r) {
-        T* to = grad + (t * call_.rows + this->row(r)) * d;
+        const Numbers<T> to = grad + ((t * call_.rows + this->row(r)) * d + c.first);
         if (r < count)
-          copy_row(to + c.first, sum + (offsets_[s - s0] + r) * d + c.first,
-                   c.last - c.first);
+          copy_row<T>(to, sum + (offsets_[s - s0] + r) * d + c.first, c.last - c.first);
         else
-          std::fill(to + c.first, to + c.last, T{0});
+          clear_row(to, c.last - c.first);
       }
     }
   }
@@ -510,7 +511,7 @@ void write_gradients(const og_backward& call, const Plan& plan,
   const og_program& p = plan.program;
   const int64_t count = static_cast<int64_t>(p.parameters.size());
   const auto grad = [&](int d, int64_t parameter) {
-    return static_cast<T*>(call.grad_parameters[d * count + parameter]);
+    return Numbers<T>(call.grad_parameters[d * count + parameter], plan.call.parameters_stored);
   };
   for (int d = 0; d < plan.call.directions; ++d) {
     std::vector<const Backward<T>*> parts;
@@ -528,16 +529,19 @@ void write_gradients(const og_backward& call, const Plan& plan,
       if (map.bias >= 0) written[map.bias] = true;
       if (plan.few) continue;
       // Columns [column, column + width) of one row, summed over the parts.
-      const auto total = [&](T* to, int64_t row, int64_t column, int64_t width) {
+      const auto total = [&](Numbers<T> to, int64_t row, int64_t column, int64_t width) {
+        T rounded[kPanel<T>];
         for (int64_t c = 0; c < width;) {
           const int64_t offset = (column + c) % kPanel<T>;
           const int64_t run = std::min(width - c, kPanel<T> - offset);
           const int64_t at =
               ((column + c) / kPanel<T> * layout.height + row) * kPanel<T> + offset;
-          copy_row(to + c, parts[0]->map_sums(m) + at, run);
+          T* const sum = to.as_computed() ? to.own() + c : rounded;
+          copy_row<T>(sum, parts[0]->map_sums(m) + at, run);
           for (size_t part = 1; part < parts.size(); ++part)
-            each(to + c, to + c, parts[part]->map_sums(m) + at, run,
+            each(sum, sum, parts[part]->map_sums(m) + at, run,
                  [](Vec<T> x, Vec<T> y) { return x + y; });
+          if (sum == rounded) copy_row<T>(to + c, rounded, run);
           c += run;
         }
       };
@@ -555,11 +559,14 @@ void write_gradients(const og_backward& call, const Plan& plan,
     for (int64_t i = 0; i < count; ++i) {
       if (written[i]) continue;
       const int64_t size = p.parameters[i].count();
-      for (int64_t e = first(size); e < last(size); ++e) {
-        T sum = 0;
+      for (int64_t e = first(size); e < last(size);) {
+        T sums[kPanel<T>] = {};
+        const int64_t run = std::min<int64_t>(kPanel<T>, last(size) - e);
         for (const Backward<T>* part : parts)
-          if (part->vector_sums(i) != nullptr) sum += part->vector_sums(i)[e];
-        grad(d, i)[e] = sum;
+          for (int64_t c = 0; part->vector_sums(i) != nullptr && c < run; ++c)
+            sums[c] += part->vector_sums(i)[e + c];
+        copy_row<T>(grad(d, i) + e, sums, run);
+        e += run;
       }
     }
   }
@@ -595,8 +602,8 @@ template <class T> bool run_backward(const og_backward& call, Watch& watch) {
         forward.layout(carver, p, plan.call.directions, again, false);
       });
   return on_threads(plan.threads, [&](int thread, Barrier& barrier) {
-    packed.fill(p, plan.call.parameters, needed, true, thread, plan.threads);
-    forward.fill(p, plan.call.parameters, again, false, thread, plan.threads);
+    packed.fill(plan.call, needed, true, thread, plan.threads);
+    forward.fill(plan.call, again, false, thread, plan.threads);
     barrier.wait();
     Turns turns(watch, thread, 1);
     for (Backward<T>& part : all[thread]) part.run(barrier, turns);

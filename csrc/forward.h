@@ -97,7 +97,7 @@ template <class T> class Forward : Pass<T> {
 
   // States before the first step, in both buffers: a row that starts later finds them in either.
   void begin() {
-    const T* start = static_cast<const T*>(call_.start);
+    const Numbers<T> start = this->start();
     for (size_t i = 0; i < p_.states.size(); ++i)
       for (auto* states : {&prev_, &next_})
         this->copy_rows(
@@ -112,8 +112,8 @@ template <class T> class Forward : Pass<T> {
     for (int64_t r = 0; r < count; ++r)
       for (size_t i = 0; this->starts_anew(t, r) && i < p_.states.size(); ++i) {
         const Columns c = this->share(p_.states[i]);
-        copy_row(prev_[i] + r * p_.states[i] + c.first, this->initial(i) + c.first,
-                 c.last - c.first);
+        copy_row<T>(prev_[i] + r * p_.states[i] + c.first, this->initial(i) + c.first,
+                    c.last - c.first);
       }
   }
 
@@ -173,9 +173,10 @@ template <class T> class Forward : Pass<T> {
       this->begin_sum(to, width(stage), init, init_stride, count);
       const Columns c = this->share(width(stage));
       for (const Factor& factor : stage.terms)
-        add_transposed(to, width(stage), at_[factor.slot], this->stride(factor.slot),
-                       this->matrix(factor.parameter), code_.slots[factor.slot].width, count,
-                       c.first, c.last);
+        this->matrix(factor.parameter).visit([&](const auto* matrix) {
+          add_transposed<T>(to, width(stage), at_[factor.slot], this->stride(factor.slot), matrix,
+                            code_.slots[factor.slot].width, count, c.first, c.last);
+        });
       return;
     }
     terms_.clear();
@@ -193,32 +194,34 @@ template <class T> class Forward : Pass<T> {
   void finish(int64_t t, int64_t count) {
     for (size_t i = 0; i < this->outputs(); ++i) {
       const int64_t n = p_.states[i];
-      T* out = static_cast<T*>(call_.out) + p_.state_offsets[i];
+      const Numbers<T> out = Numbers<T>(call_.out, call_.out_stored) + p_.state_offsets[i];
       const auto to = [&](int64_t r) {
         return out + this->out_row(t, r, call_.out_step, call_.out_row);
       };
       this->copy_rows(count, n, to, [&](int64_t r) { return next_[i] + r * n; });
       const Columns c = this->share(n);
-      for (int64_t r = count; r < rows_; ++r) std::fill(to(r) + c.first, to(r) + c.last, T{0});
+      for (int64_t r = count; r < rows_; ++r) clear_row(to(r) + c.first, c.last - c.first);
     }
-    if (call_.kept != nullptr && call_.all_states == 0)
-      for (size_t i = 1; i < p_.states.size(); ++i) {
+    if (call_.kept != nullptr)
+      for (size_t i = 0; i < p_.states.size(); ++i) {
+        if (!this->is_kept(i)) continue;
         const Columns own = this->share(p_.states[i]);
         T* kept = this->kept_state(static_cast<int64_t>(i), t);
         if (own.last - own.first == p_.states[i])
-          copy_row(kept, next_[i], count * p_.states[i]);
+          copy_row<T>(kept, next_[i], count * p_.states[i]);
         else
           this->copy_rows(count, p_.states[i], [&](int64_t r) { return kept + r * p_.states[i]; },
                           [&](int64_t r) { return next_[i] + r * p_.states[i]; });
       }
     // Forward in time a row ends at its length, backward at time 0.
     const bool at_end = t == (this->reverse_ ? 0 : call_.steps - 1);
+    const Numbers<T> last(call_.last, call_.last_stored);
     const int64_t going_on = at_end ? 0 : this->reverse_ ? count : active(t + 1);
     for (int64_t r = going_on; r < count; ++r)
       for (size_t i = 0; i < p_.states.size(); ++i) {
         const Columns own = this->share(p_.states[i]);
-        copy_row(static_cast<T*>(call_.last) + this->state_row(r) + p_.state_offsets[i] + own.first,
-                 next_[i] + r * p_.states[i] + own.first, own.last - own.first);
+        copy_row<T>(last + this->state_row(r) + p_.state_offsets[i] + own.first,
+                    next_[i] + r * p_.states[i] + own.first, own.last - own.first);
       }
     std::swap(prev_, next_);
   }
@@ -244,7 +247,7 @@ template <class T> bool run_forward(const og_forward& call, Watch& watch) {
       },
       [&](Carver& carver) { packed.layout(carver, p, call.directions, needed, false); });
   return on_threads(plan.threads, [&](int thread, Barrier& barrier) {
-    packed.fill(p, call.parameters, needed, false, thread, plan.threads);
+    packed.fill(call, needed, false, thread, plan.threads);
     barrier.wait();
     // A step of little work may take less time than a look at the clock.
     Turns turns(watch, thread, call.rows * p.multiplications < kSmall ? 64 : 1);

@@ -3,7 +3,7 @@
 
 #include <algorithm>
 
-#include "vector.h"
+#include "stored.h"
 
 namespace OG_ISA {
 
@@ -21,26 +21,41 @@ template <class T> OG_INLINE int64_t packed_size(int64_t k, int64_t width) {
 
 // Packs panels [first, last) of a matrix whose element (row, column) is at
 // source[row * row_stride + column * column_stride].
-template <class T>
-void pack(T* packed, const T* source, int64_t k, int64_t width, int64_t row_stride,
+template <class T, class S>
+void pack(T* packed, const S* source, int64_t k, int64_t width, int64_t row_stride,
           int64_t column_stride, int64_t first, int64_t last) {
   constexpr int64_t P = kPanel<T>;
   for (int64_t p = first; p < last; ++p) {
     T* panel = packed + p * k * P;
     const int64_t columns = std::min(P, width - p * P);
-    const T* from = source + p * P * column_stride;
+    const S* from = source + p * P * column_stride;
     if (columns < P) std::fill(panel, panel + k * P, T{0});
     if (column_stride == 1 && columns == P) {
       for (int64_t i = 0; i < k; ++i)
         for (int64_t v = 0; v < P; v += kLanes<T>)
-          store(panel + i * P + v, load(from + i * row_stride + v));
+          store(panel + i * P + v, load_wide<T>(from + i * row_stride + v));
       continue;
     }
+    if constexpr (!std::is_same_v<S, T>)
+      if (column_stride == 1) {
+        for (int64_t i = 0; i < k; ++i) copy_wide(panel + i * P, from + i * row_stride, columns);
+        continue;
+      }
     // A square at a time: its lines stay in cache until all of them is used.
-    for (int64_t square = 0; square < k; square += P)
-      for (int64_t i = square; i < std::min(k, square + P); ++i)
+    for (int64_t square = 0; square < k; square += P) {
+      const int64_t end = std::min(k, square + P);
+      if constexpr (std::is_same_v<S, T>) {
+        for (int64_t i = square; i < end; ++i)
+          for (int64_t j = 0; j < columns; ++j)
+            panel[i * P + j] = from[i * row_stride + j * column_stride];
+      } else {
+        T wide[P * P];  // row_stride is 1: widened along the lines
         for (int64_t j = 0; j < columns; ++j)
-          panel[i * P + j] = from[i * row_stride + j * column_stride];
+          copy_wide(wide + j * P, from + j * column_stride + square, end - square);
+        for (int64_t i = square; i < end; ++i)
+          for (int64_t j = 0; j < columns; ++j) panel[i * P + j] = wide[j * P + i - square];
+      }
+    }
   }
 }
 

@@ -8,8 +8,8 @@
  * Sizes: T steps, B rows (sequences), D directions (the second runs backward in time), d the width of
  * x, which is the first input; further ones have widths of their own;
  * S the sum of the states' sizes, n the size of the first state, which is the output.
- * All tensors are float (bits = 32) or double (bits = 64); inner strides are 1; strides count
- * elements. Rows never share memory with one another in anything that is written.
+ * All tensors are float (bits = 32) or double (bits = 64), or stored in half precision where a field says
+ * so (with 32 bits, in which all is computed); inner strides are 1; strides count elements. Rows never share memory with one another in anything that is written.
  */
 #ifndef ONEGATE_H
 #define ONEGATE_H
@@ -38,6 +38,9 @@ typedef struct {
                                 ends the run, whose results are then incomplete */
 } og_host;
 
+/* How the numbers of a tensor are stored. */
+enum { OG_AS_COMPUTED = 0, OG_BFLOAT16 = 1, OG_FLOAT16 = 2 };
+
 /* A further input, (T, B, its width); a stride of 0 repeats it. */
 typedef struct {
   const void* data;
@@ -57,7 +60,8 @@ typedef struct {
   const void* x;            /* (T, B, d) */
   int64_t x_step, x_row;
   const void* start;        /* (D, B, S), without gaps */
-  void* out;                /* (T, B, D * n), or (T, B, D * S); read by the backward pass */
+  void* out;                /* (T, B, D * n), or (T, B, D * S); read by the backward pass if it is stored
+                               as computed, and not needed there if it is not */
   int64_t out_step, out_row;
   void* last;               /* (D, B, S), without gaps */
   void* kept;               /* og_kept_size elements, or null: nothing is kept */
@@ -70,6 +74,12 @@ typedef struct {
   const void* initial;      /* (S), if there is a reset */
   int32_t all_states;       /* not 0: the outputs are all states side by side */
   int32_t recompute;        /* not 0: only states are kept; the backward pass computes the rest */
+  const void* const* added; /* as parameters, or null: what is added to each that is a vector, or null */
+  int32_t x_stored;         /* OG_AS_COMPUTED or another */
+  int32_t start_stored;     /* of start and its gradient */
+  int32_t parameters_stored; /* of parameters, what is added to them, and their gradients */
+  int32_t out_stored;       /* of out and its gradient */
+  int32_t last_stored;      /* of last and its gradient */
 } og_forward;
 
 typedef struct {
@@ -82,9 +92,12 @@ typedef struct {
   void* const* grad_parameters; /* as parameters; every element is written */
   void* const* grad_extras; /* (D, T, B, its width) each, or null where it is not wanted */
   void* grad_initial;       /* (B, S), if there is a reset; is added to */
+  int32_t grad_x_stored;
 } og_backward;
 
 OG_EXPORT int32_t og_format(void);
+/* The size of an og_backward, by which a host sees that it knows the same calls. */
+OG_EXPORT int64_t og_call_size(void);
 OG_EXPORT const char* og_instruction_set(void);
 /* The name of an operation, how many operands it has, and which of them (bits 0 to 2), or whether the
  * result (bit 3), are one number for each row; null where the opcode is none. */
@@ -95,8 +108,9 @@ OG_EXPORT og_program* og_program_new(const int64_t* code, int64_t length, const 
                                      int64_t constant_count, char* message, int64_t size);
 OG_EXPORT void og_program_free(og_program* program);
 
-/* Elements that the forward pass keeps for the backward pass; -1: more than a run can have. With
- * `recompute` they are S - n for each direction, step and row. */
+/* Elements (of `bits`) that the forward pass keeps for the backward pass; -1: more than a run can have. With
+ * `recompute` they are S - n for each direction, step and row. Where out is not stored as computed, the states
+ * in it are kept as well, n more for each. */
 OG_EXPORT int64_t og_kept_size(const og_program* program, int64_t directions, int64_t steps,
                                int64_t rows);
 

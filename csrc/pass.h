@@ -8,6 +8,17 @@ namespace OG_ISA {
 
 constexpr int64_t kCachedStore = int64_t{1} << 18;  // bytes of kept values that near caches may hold
 
+// to += from
+template <class T> OG_INLINE void add_row(T* to, Numbers<T> from, int64_t n) {
+  from.visit([=](auto* own) {
+    const auto sum = [](Vec<T> x, Vec<T> y) { return x + y; };
+    if constexpr (std::is_same_v<decltype(own), T*>)
+      each(to, to, static_cast<const T*>(own), n, sum);
+    else
+      widen_row(to, own, n, sum);
+  });
+}
+
 template <class T> class Pass {
  protected:
   Pass(const Plan& plan, const Code& code, const Packed<T>* packed, const Part& part, int thread)
@@ -45,8 +56,6 @@ template <class T> class Pass {
   }
 
   void fill_step() {
-    const void* const* parameters =
-        call_.parameters + part_.direction * static_cast<int64_t>(p_.parameters.size());
     for (size_t i = 0; i < code_.slots.size(); ++i) {
       const Slot& slot = code_.slots[i];
       const Columns c = columns_[i];
@@ -55,11 +64,23 @@ template <class T> class Pass {
         T* to = at_[i] + r * slot.width;
         if (slot.space == Space::kConstant)
           std::fill(to + c.first, to + c.last, static_cast<T>(p_.constants[slot.index]));
+        else if (r > 0)
+          copy_row<T>(to + c.first, at_[i] + c.first, c.last - c.first);
         else
-          copy_row(to + c.first, static_cast<const T*>(parameters[slot.index]) + c.first,
-                   c.last - c.first);
+          read_vector(slot.index, to, c);
       }
     }
+  }
+
+  void read_vector(int64_t number, T* to, Columns c) const {
+    copy_row(to + c.first, parameter(call_.parameters, number) + c.first, c.last - c.first);
+    const Numbers<T> added = parameter(call_.added, number);
+    if (added.data != nullptr) add_row(to + c.first, added + c.first, c.last - c.first);
+  }
+  // One of the direction's, of all those given.
+  Numbers<T> parameter(const void* const* all, int64_t number) const {
+    const int64_t first = part_.direction * static_cast<int64_t>(p_.parameters.size());
+    return {all == nullptr ? nullptr : all[first + number], call_.parameters_stored};
   }
 
   int64_t time(int64_t s) const { return reverse_ ? call_.steps - 1 - s : s; }
@@ -90,7 +111,7 @@ template <class T> class Pass {
   }
 
   // Kept values lie one after another, each (D, T, B, width) with the rows in working order; after
-  // them the states other than the output, likewise.
+  // them, likewise, the states other than the output, and the output if that is rounded.
   T* kept(int64_t number, int64_t width, int64_t t) const {
     int64_t before = 0;
     const int64_t values = static_cast<int64_t>(p_.kept.size());
@@ -102,7 +123,12 @@ template <class T> class Pass {
            (part_.direction * rows + t * call_.rows + part_.first) * width;
   }
   T* kept_state(int64_t state, int64_t t) const {
-    return kept(static_cast<int64_t>(p_.kept.size()) + state - 1, p_.states[state], t);
+    const int64_t place = state == 0 ? static_cast<int64_t>(p_.states.size()) : state;
+    return kept(static_cast<int64_t>(p_.kept.size()) + place - 1, p_.states[state], t);
+  }
+  // Whether a state is kept, or can be read from the outputs.
+  bool is_kept(size_t state) const {
+    return state >= outputs() || call_.out_stored != OG_AS_COMPUTED;
   }
 
   // `count` rows of consecutive places, this thread's columns of each, from(r) -> to(r).
@@ -112,6 +138,9 @@ template <class T> class Pass {
     for (int64_t r = 0; r < count; ++r) copy_row(to(r) + c.first, from(r) + c.first, c.last - c.first);
   }
 
+  Numbers<T> start() const { return {call_.start, call_.start_stored}; }
+  // Numbers of x may be stored in half precision; those of other inputs are T, or bytes.
+  int32_t stored(size_t input) const { return input == 0 ? call_.x_stored : OG_AS_COMPUTED; }
   og_input given(size_t input) const {
     return input == 0 ? og_input{call_.x, call_.x_step, call_.x_row, 0} : call_.extras[input - 1];
   }
@@ -121,26 +150,33 @@ template <class T> class Pass {
   bool lie_in_order(size_t input) const {
     return plan_.order.row.empty() && (given(input).row == p_.inputs[input] || call_.rows == 1);
   }
-  bool is_direct(size_t input) const { return given(input).bytes == 0 && lie_in_order(input); }
+  bool is_direct(size_t input) const {
+    return given(input).bytes == 0 && stored(input) == OG_AS_COMPUTED && lie_in_order(input);
+  }
 
-  // Number: T, or uint8_t for a mask.
-  template <class Number> const Number* given_row(size_t input, int64_t t, int64_t r) const {
-    const og_input from = given(input);
-    return static_cast<const Number*>(from.data) + t * from.step + row(r) * from.row;
+  int64_t input_row(size_t input, int64_t t, int64_t r) const {
+    return t * given(input).step + row(r) * given(input).row;
+  }
+  // Bytes of a mask.
+  const uint8_t* mask_row(size_t input, int64_t t, int64_t r) const {
+    return static_cast<const uint8_t*>(given(input).data) + input_row(input, t, r);
+  }
+  Numbers<T> given_row(size_t input, int64_t t, int64_t r) const {
+    return Numbers<T>(given(input).data, stored(input)) + input_row(input, t, r);
   }
   // Its rows there; programs write to no input.
-  T* own_rows(size_t input, int64_t t) const { return const_cast<T*>(given_row<T>(input, t, 0)); }
+  T* own_rows(size_t input, int64_t t) const { return given_row(input, t, 0).own(); }
 
   void gather_input(size_t input, T* to, int64_t t, int64_t count) const {
     const int64_t width = p_.inputs[input];
     if (given(input).bytes == 0)
       return copy_rows(count, width, [&](int64_t r) { return to + r * width; },
-                       [&](int64_t r) { return given_row<T>(input, t, r); });
+                       [&](int64_t r) { return given_row(input, t, r); });
     if (!plan_.columns && lie_in_order(input))
-      return widen(to, given_row<uint8_t>(input, t, 0), count * width);
+      return widen(to, mask_row(input, t, 0), count * width);
     const Columns c = share(width);
     for (int64_t r = 0; r < count; ++r)
-      widen(to + r * width + c.first, given_row<uint8_t>(input, t, r) + c.first, c.last - c.first);
+      widen(to + r * width + c.first, mask_row(input, t, r) + c.first, c.last - c.first);
   }
 
   // Asks for the memory of what is kept of step t, while `count` rows of another are worked on; t < 0:
@@ -216,10 +252,7 @@ template <class T> class Pass {
   }
 
   // A matrix as it lies.
-  const T* matrix(int64_t parameter) const {
-    const int64_t first = part_.direction * static_cast<int64_t>(p_.parameters.size());
-    return static_cast<const T*>(call_.parameters[first + parameter]);
-  }
+  Numbers<T> matrix(int64_t number) const { return parameter(call_.parameters, number); }
 
   Term<T> term(const Factor& factor, const T* left) const {
     const int64_t width = code_.slots[factor.slot].width;

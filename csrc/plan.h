@@ -221,8 +221,9 @@ template <class T> struct Packed {
 
   // This thread's share of the packing. `transposed` as the backward pass needs it: gradients
   // (rows) times the matrix as it lies.
-  void fill(const og_program& p, const void* const* parameters, const std::vector<bool>& needed,
-            bool transposed, int thread, int threads) const {
+  void fill(const og_forward& call, const std::vector<bool>& needed, bool transposed, int thread,
+            int threads) const {
+    const og_program& p = *call.program;
     for (size_t m = 0; m < matrices.size(); ++m) {
       const int64_t i = static_cast<int64_t>(m) % count;
       if (!needed[i]) continue;
@@ -230,12 +231,14 @@ template <class T> struct Packed {
       const int64_t all = panels<T>(transposed ? s.columns : s.rows);
       const int64_t first = all * thread / threads, last = all * (thread + 1) / threads;
       for (int64_t head = 0; head < s.heads; ++head) {
-        const T* source = static_cast<const T*>(parameters[m]) + head * s.block();
+        const Numbers<T> source(call.parameters[m], call.parameters_stored);
         T* to = matrices[m] + head * head_size(s, transposed);
-        if (transposed)
-          pack(to, source, s.rows, s.columns, s.columns, 1, first, last);
-        else
-          pack(to, source, s.columns, s.rows, 1, s.columns, first, last);
+        (source + head * s.block()).visit([&](const auto* from) {
+          if (transposed)
+            pack(to, from, s.rows, s.columns, s.columns, 1, first, last);
+          else
+            pack(to, from, s.columns, s.rows, 1, s.columns, first, last);
+        });
       }
     }
   }
@@ -265,10 +268,6 @@ std::vector<std::vector<Worker>> workers(const Plan& plan, OwnScratch& scratch, 
   for (int thread = 1; plan.columns && thread < plan.threads; ++thread)
     for (const Worker& worker : all[0]) all[thread].push_back(worker.for_thread(thread));
   return all;
-}
-
-template <class T> OG_INLINE void copy_row(T* to, const T* from, int64_t width) {
-  std::memcpy(to, from, static_cast<size_t>(width) * sizeof(T));
 }
 
 }  // namespace OG_ISA

@@ -17,7 +17,7 @@ template <class T> class Stream final : public og_stream {
       packed_.layout(carver, plan_.program, 1, needed_, false);
       part_.layout(carver);
     });
-    packed_.fill(plan_.program, call_.parameters, needed_, false, 0, 1);
+    packed_.fill(call_, needed_, false, 0, 1);
     part_.fill_step();
   }
 

@@ -166,7 +166,7 @@ class _Layer(_Shared, nn.RNNBase):
         compute, given = _dtypes(self.mode, x, states)
         if self.num_layers == 1:
             _check_weights(stacks, weights, x)
-            how = StackedRun(stacks, ways, axes, compute, given, lengths)
+            how = StackedRun(stacks, ways, axes, compute, given, given, lengths)
             out, *last = _run(how, x, states, weights)
             self._ran(given)
             return out, last
@@ -184,12 +184,13 @@ class _Layer(_Shared, nn.RNNBase):
                 out = _dropped(out, dropout, lengths) if dropout else out
             used = weights[layer * each :][:each]
             _check_weights(stacks, used, x)
-            how = StackedRun(stacks, ways, axes, compute, compute, lengths)
+            kind = given if layer + 1 == self.num_layers else compute
+            how = StackedRun(stacks, ways, axes, compute, given, kind, lengths)
             out, *last = _run(how, out, start, used)
             lasts.append(last)
         self._ran(given)
-        stacked = [_to(torch.cat(s), given) for s in zip(*lasts, strict=True)]
-        return _to(out.transpose(0, 1) if turned else out, given), stacked
+        stacked = [torch.cat(s) for s in zip(*lasts, strict=True)]
+        return out.transpose(0, 1) if turned else out, stacked
 
 
 _OF_CELLS: Final = "weight_ih", "weight_hh", "bias_ih", "bias_hh"
@@ -227,7 +228,7 @@ class _OneStep(_Shared, nn.RNNCellBase):
         for state in states:
             _check_state(state, shape, input)
         compute, given = _dtypes(f"{self._mode}Cell", input, states)
-        how = StackedRun(stacks, 1, "bd" if input.dim() == 2 else "d", compute, given)
+        how = StackedRun(stacks, 1, "bd" if input.dim() == 2 else "d", compute, given, compute)
         new = _run(how, input, states, weights)
         self._ran(given)
         return new if several else new[0]
@@ -315,10 +316,6 @@ def _dtypes(kind: str, x: Tensor, states: Sequence[Tensor]) -> tuple[torch.dtype
         keeps = kind in ("GRU", "GRUCell", "LSTMCell")
         return torch.float32, (torch.promote_types(low, (*states, x)[0].dtype) if keeps else low)
     return (torch.float32 if x.dtype in _HALF else x.dtype), x.dtype
-
-
-def _to(t: Tensor, dtype: torch.dtype) -> Tensor:
-    return t if t.dtype is dtype else t.to(dtype)
 
 
 def _dropped(x: Tensor, share: float, lengths: Tensor | None) -> Tensor:

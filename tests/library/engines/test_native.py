@@ -140,6 +140,12 @@ BAD_CALLS: dict[str, tuple[dict[str, Any], str]] = {
     "no output": ({"out": None}, "a tensor is missing"),
     "no parameters": ({"parameters": None}, "a tensor is missing"),
     "fewer steps than lengths": ({"steps": 1}, "length 2 of row 0 is not between 1 and"),
+    "x stored otherwise": ({"x_stored": 3}, "x is stored as 3, not 0, 1 or 2"),
+    "states stored otherwise": ({"start_stored": -1}, "start is stored as -1, not 0, 1 or 2"),
+    "parameters stored otherwise": ({"parameters_stored": 4}, "parameters is stored as 4, not 0,"),
+    "outputs stored otherwise": ({"out_stored": 9}, "out is stored as 9, not 0, 1 or 2"),
+    "last states stored otherwise": ({"last_stored": 1 << 30}, "last is stored as 1073741824, not"),
+    "halves of doubles": ({"bits": 64, "out_stored": 1}, "out is stored in half precision, which"),
 }  # fmt: skip
 
 
@@ -212,6 +218,43 @@ def test_missing_places_are_refused() -> None:
     given.pointers[2] = None
     with pytest.raises(NativeError, match="parameter 2 is missing"):
         given.program.forward(given.forward())
+
+
+def test_half_precision_needs_what_it_reads() -> None:
+    given = Tensors()
+    call = given.forward()
+    call.out_stored, call.out = 1, None
+    with pytest.raises(NativeError, match="a tensor is missing"):
+        given.program.forward(call)
+    backward = given.backward()
+    backward.forward.out_stored, backward.forward.kept = 1, None
+    with pytest.raises(NativeError, match="kept nothing for the backward pass"):
+        given.program.backward(backward)
+    backward = given.backward()
+    backward.grad_x_stored = 5
+    with pytest.raises(NativeError, match="grad_x is stored as 5, not 0, 1 or 2"):
+        given.program.backward(backward)
+
+
+def test_nothing_is_added_to_a_matrix() -> None:
+    given = Tensors()
+    call = given.forward()
+    call.added = ctypes.addressof(given.pointers)
+    with pytest.raises(NativeError, match=r"parameter \d is a matrix, to which nothing is added"):
+        given.program.forward(call)
+
+
+@pytest.mark.parametrize("field", ["x_stored", "start_stored", "parameters_stored", "last_stored"])
+def test_streams_have_no_half_precision(field: str) -> None:
+    given = Tensors()
+    call = given.forward()
+    call.steps, call.lengths, call.kept = 1, None, None
+    setattr(call, field, 1)
+    functions = library().functions
+    assert functions is not None
+    message = ctypes.create_string_buffer(200)
+    assert not functions.og_stream_new(ctypes.addressof(call), message, 200)
+    assert message.value == b"a stream's tensors are stored as they are computed"
 
 
 @pytest.mark.parametrize("field", ["grad_start", "grad_parameters"])

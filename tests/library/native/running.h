@@ -7,6 +7,7 @@
 #include <cmath>
 #include <cstdio>
 #include <cstdlib>
+#include <cstring>
 #include <limits>
 #include <memory>
 #include <random>
@@ -77,6 +78,8 @@ struct Call {
   int64_t gap;  // elements between rows of strided tensors
   std::vector<int64_t> lengths;
   bool reset;  // in one direction
+  int32_t stored[6];  // of 32 bits: how x, start, parameters, out, last and x's gradient are
+  bool added;         // whether something is added to vectors
   uint64_t seed;
   bool nan = true;  // the poison; any other number if not
   size_t scratch = size_t{1} << 22;  // bytes of it to poison
@@ -97,26 +100,84 @@ Call draw(Random& random) {
     for (int64_t r = 0; r < call.rows; ++r)
       call.lengths.push_back(between(random, 1, call.steps));
   call.reset = call.directions == 1 && coin(random);
+  const bool half = coin(random);
+  for (int32_t& stored : call.stored) stored = static_cast<int32_t>(half ? between(random, 0, 2) : 0);
+  call.added = coin(random);
   call.seed = random();
   return call;
 }
 
-// Tensors of a run, each a block of exactly its size.
+// Numbers of a tensor as they are stored, a block of exactly its size. What is set is cut off, not rounded.
+template <class T> class Block {
+ public:
+  Block() = default;
+  Block(int64_t count, int32_t stored)
+      : bytes_(new char[static_cast<size_t>(count) * (stored == 0 ? sizeof(T) : 2)]), count_(count),
+        stored_(stored) {}
+
+  void* get() const { return bytes_.get(); }
+  int64_t count() const { return count_; }
+  double stored_as(double value) const {
+    Block one(1, stored_);
+    one.set(0, value);
+    return one.at(0);
+  }
+  double at(int64_t i) const {
+    if (stored_ == 0) return place<T>(i);
+    const uint32_t bits = place<uint16_t>(i);
+    if (stored_ == OG_BFLOAT16) return as<float>(bits << 16);
+    const int exponent = static_cast<int>(bits >> 10 & 31);
+    const double fraction = bits & 1023, sign = bits >> 15 == 0 ? 1 : -1;
+    if (exponent == 31) return sign * (fraction == 0 ? INFINITY : NAN);
+    return sign * std::ldexp(fraction + (exponent == 0 ? 0 : 1024), std::max(exponent, 1) - 25);
+  }
+  void set(int64_t i, double value) {
+    if (stored_ == 0) {
+      place<T>(i) = static_cast<T>(value);
+      return;
+    }
+    const uint32_t bits = as<uint32_t>(static_cast<float>(value)), exponent = bits >> 23 & 255;
+    uint32_t half = bits >> 16;
+    if (stored_ == OG_FLOAT16) {
+      half = bits >> 16 & 0x8000;
+      if (exponent == 255) half |= 0x7fff;
+      else if (exponent > 112) half |= ((exponent - 112) << 10) | (bits >> 13 & 1023);
+    }
+    place<uint16_t>(i) = static_cast<uint16_t>(half);
+  }
+
+ private:
+  template <class To, class From> static To as(From from) {
+    To to;
+    std::memcpy(&to, &from, sizeof to);
+    return to;
+  }
+  template <class N> N& place(int64_t i) const { return reinterpret_cast<N*>(bytes_.get())[i]; }
+
+  std::unique_ptr<char[]> bytes_;
+  int64_t count_ = 0;
+  int32_t stored_ = 0;
+};
+
+// Tensors of a run.
 template <class T> class Run {
  public:
   Run(const og_program& p, const Call& call) : p_(p), call_(call), random_(call.seed) {
+    if (sizeof(T) == sizeof(float)) std::copy(call.stored, call.stored + 6, stored_);
+    const auto [of_x, of_start, of_parameters, of_out, of_last, of_grad_x] = stored_;
     const int64_t n = p.states[0], D = call.directions, TB = call.steps * call.rows;
     x_row_ = p.inputs[0] + call.gap;
     out_row_ = D * n + call.gap;
-    x_ = random_block(strided(x_row_, p.inputs[0]), 1);
-    start_ = random_block(D * call.rows * p.state_sum, 1);
-    out_ = empty(strided(out_row_, D * n));
-    last_ = empty(D * call.rows * p.state_sum);
-    kept_ = empty(og_kept_size(&p, D, call.steps, call.rows));
-    grad_out_ = random_block(strided(out_row_, D * n), 1);
-    grad_last_ = random_block(D * call.rows * p.state_sum, 1);
-    grad_x_ = empty(D * TB * p.inputs[0]);
-    grad_start_ = empty(D * call.rows * p.state_sum);
+    const int64_t states = D * call.rows * p.state_sum;
+    x_ = random_block(strided(x_row_, p.inputs[0]), 1, of_x);
+    start_ = random_block(states, 1, of_start);
+    out_ = empty(strided(out_row_, D * n), of_out);
+    last_ = empty(states, of_last);
+    kept_ = empty(og_kept_size(&p, D, call.steps, call.rows) + (of_out == 0 ? 0 : D * TB * n));
+    grad_out_ = random_block(strided(out_row_, D * n), 1, of_out);
+    grad_last_ = random_block(states, 1, of_last);
+    grad_x_ = empty(D * TB * p.inputs[0], of_grad_x);
+    grad_start_ = empty(states, of_start);
     for (size_t i = 1; i < p.inputs.size(); ++i) {
       const int64_t row = p.inputs[i] + call.gap;
       extras_.push_back(random_block(strided(row, p.inputs[i]), 1));
@@ -133,15 +194,18 @@ template <class T> class Run {
     if (call.reset) {
       for (int64_t i = 0; i < TB; ++i) reset_.push_back(coin(random_));
       initial_ = random_block(p.state_sum, 1);
-      grad_initial_ = Block(new T[static_cast<size_t>(call.rows * p.state_sum)]);
+      grad_initial_ = empty(call.rows * p.state_sum);
     }
     parameter_pointers_.reserve(1);  // not null, even where a unit has no parameter
     grad_pointers_.reserve(1);
     for (int64_t i = 0; i < D * static_cast<int64_t>(p.parameters.size()); ++i) {
       const Shape shape = p.parameters[i % static_cast<int64_t>(p.parameters.size())];
       const double scale = shape.columns == 0 ? 0.5 : 0.7 / std::sqrt(double(shape.columns));
-      parameters_.push_back(random_block(shape.count(), scale));
-      grads_.push_back(empty(shape.count()));
+      parameters_.push_back(random_block(shape.count(), scale, of_parameters));
+      grads_.push_back(empty(shape.count(), of_parameters));
+      const bool added = shape.columns == 0 && coin(random_);
+      added_.push_back(added ? random_block(shape.count(), scale, of_parameters) : Block<T>());
+      added_pointers_.push_back(added_.back().get());
       parameter_pointers_.push_back(parameters_.back().get());
       grad_pointers_.push_back(grads_.back().get());
     }
@@ -174,11 +238,19 @@ template <class T> class Run {
       f.reset_row = 1;
       f.initial = initial_.get();
     }
+    f.added = call_.added ? added_pointers_.data() : nullptr;
+    f.x_stored = stored_[0];
+    f.start_stored = stored_[1];
+    f.parameters_stored = stored_[2];
+    f.out_stored = stored_[3];
+    f.last_stored = stored_[4];
     check(og_run_forward, &f);
     if (!call_.keep) return;
     og_backward b{};
     b.forward = f;
     b.forward.last = nullptr;
+    if (stored_[3] != 0) b.forward.out = nullptr;
+    b.grad_x_stored = stored_[5];
     b.grad_out = call_.grad_out ? grad_out_.get() : nullptr;
     b.grad_out_row = out_row_;
     b.grad_out_step = call_.rows * out_row_;
@@ -188,7 +260,7 @@ template <class T> class Run {
     b.grad_parameters = grad_pointers_.data();
     b.grad_extras = inputs_.empty() ? nullptr : grad_input_pointers_.data();
     if (call_.reset) {
-      std::fill_n(grad_initial_.get(), call_.rows * p_.state_sum, T(0));  // is added to
+      for (int64_t i = 0; i < grad_initial_.count(); ++i) grad_initial_.set(i, 0);  // is added to
       b.grad_initial = grad_initial_.get();
     }
     check(og_run_backward, &b);
@@ -197,25 +269,19 @@ template <class T> class Run {
   // Everything that was to be written, gaps between rows left out.
   std::vector<double> results() const {
     std::vector<double> all;
-    const int64_t states = call_.directions * call_.rows * p_.state_sum;
+    const auto add = [&](const Block<T>& block) {
+      for (int64_t i = 0; i < block.count(); ++i) all.push_back(block.at(i));
+    };
     const int64_t width = call_.directions * p_.states[0];
     for (int64_t row = 0; row < call_.steps * call_.rows; ++row)
-      all.insert(all.end(), out_.get() + row * out_row_, out_.get() + row * out_row_ + width);
-    all.insert(all.end(), last_.get(), last_.get() + states);
+      for (int64_t i = 0; i < width; ++i) all.push_back(out_.at(row * out_row_ + i));
+    add(last_);
     if (!call_.keep) return all;
-    all.insert(all.end(), grad_start_.get(), grad_start_.get() + states);
-    if (call_.grad_x)
-      all.insert(all.end(), grad_x_.get(),
-                 grad_x_.get() + call_.directions * call_.steps * call_.rows * p_.inputs[0]);
-    for (size_t i = 0; i < grad_extras_.size(); ++i)
-      all.insert(all.end(), grad_extras_[i].get(),
-                 grad_extras_[i].get() +
-                     call_.directions * call_.steps * call_.rows * p_.inputs[i + 1]);
-    if (call_.reset)
-      all.insert(all.end(), grad_initial_.get(), grad_initial_.get() + states);
-    for (size_t i = 0; i < grads_.size(); ++i)
-      all.insert(all.end(), grads_[i].get(),
-                 grads_[i].get() + p_.parameters[i % p_.parameters.size()].count());
+    add(grad_start_);
+    if (call_.grad_x) add(grad_x_);
+    for (const Block<T>& grad : grad_extras_) add(grad);
+    if (call_.reset) add(grad_initial_);
+    for (const Block<T>& grad : grads_) add(grad);
     return all;
   }
 
@@ -224,29 +290,28 @@ template <class T> class Run {
     const int64_t width = call_.directions * p_.states[0];
     for (int64_t row = 0; row + 1 < call_.steps * call_.rows; ++row)
       for (int64_t i = width; i < out_row_; ++i) {
-        const T value = out_[row * out_row_ + i];
-        if (call_.nan ? !std::isnan(value) : value != poison()) return false;
+        const double value = out_.at(row * out_row_ + i);
+        if (call_.nan ? !std::isnan(value) : value != out_.stored_as(poison())) return false;
       }
     return true;
   }
 
  private:
-  T poison() const { return call_.nan ? std::numeric_limits<T>::quiet_NaN() : T(0.747); }
-  using Block = std::unique_ptr<T[]>;
+  double poison() const { return call_.nan ? std::numeric_limits<double>::quiet_NaN() : 0.747; }
 
   // Elements of (steps, rows, width) with `row` from one row to the next: none after the last one.
   int64_t strided(int64_t row, int64_t width) const {
     return (call_.steps * call_.rows - 1) * row + width;
   }
-  Block empty(int64_t count) {
-    Block block(new T[static_cast<size_t>(count)]);
-    std::fill(block.get(), block.get() + count, poison());
+  Block<T> empty(int64_t count, int32_t stored = 0) {
+    Block<T> block(count, stored);
+    for (int64_t i = 0; i < count; ++i) block.set(i, poison());
     return block;
   }
-  Block random_block(int64_t count, double scale) {
-    Block block(new T[static_cast<size_t>(count)]);
+  Block<T> random_block(int64_t count, double scale, int32_t stored = 0) {
+    Block<T> block(count, stored);
     std::normal_distribution<double> normal(0, scale);
-    for (int64_t i = 0; i < count; ++i) block[i] = static_cast<T>(normal(random_));
+    for (int64_t i = 0; i < count; ++i) block.set(i, normal(random_));
     return block;
   }
   template <class C> void check(int32_t (*run)(const C*, char*, int64_t), const C* call) {
@@ -258,16 +323,17 @@ template <class T> class Run {
   const og_program& p_;
   const Call& call_;
   Random random_;
+  int32_t stored_[6] = {};
   int64_t x_row_, out_row_;
-  Block x_, start_, out_, last_, kept_, grad_out_, grad_last_, grad_x_, grad_start_;
-  Block initial_, grad_initial_;
-  std::vector<Block> extras_, grad_extras_;
+  Block<T> x_, start_, out_, last_, kept_, grad_out_, grad_last_, grad_x_, grad_start_;
+  Block<T> initial_, grad_initial_;
+  std::vector<Block<T>> extras_, grad_extras_, added_;
   std::vector<std::vector<uint8_t>> masks_;
   std::vector<og_input> inputs_;
   std::vector<void*> grad_input_pointers_;
   std::vector<uint8_t> reset_;
-  std::vector<Block> parameters_, grads_;
-  std::vector<const void*> parameter_pointers_;
+  std::vector<Block<T>> parameters_, grads_;
+  std::vector<const void*> parameter_pointers_, added_pointers_;
   std::vector<void*> grad_pointers_;
 };
 

@@ -76,8 +76,10 @@ class InstructionSet:
 
 INSTRUCTION_SETS: Final = (
     InstructionSet("baseline", 16),
-    InstructionSet("avx2", 32, "avx2", ("-mavx2", "-mfma")),
-    InstructionSet("avx512", 64, "avx512vl", ("-mavx512f", "-mavx512dq", "-mavx512vl", "-mfma")),
+    InstructionSet("avx2", 32, "avx2", ("-mavx2", "-mfma", "-mf16c")),
+    InstructionSet(
+        "avx512", 64, "avx512vl", ("-mavx512f", "-mavx512dq", "-mavx512vl", "-mfma", "-mf16c")
+    ),
 )
 
 

@@ -76,6 +76,7 @@ class Input(ctypes.Structure):
 class ForwardCall(ctypes.Structure):
     """og_forward."""
 
+    array: object = None  # what is pointed to and must live as long
     _fields_ = (
         ("program", ctypes.c_void_p),
         ("bits", ctypes.c_int32),
@@ -103,6 +104,12 @@ class ForwardCall(ctypes.Structure):
         ("initial", ctypes.c_void_p),
         ("all_states", ctypes.c_int32),
         ("recompute", ctypes.c_int32),
+        ("added", ctypes.c_void_p),
+        ("x_stored", ctypes.c_int32),
+        ("start_stored", ctypes.c_int32),
+        ("parameters_stored", ctypes.c_int32),
+        ("out_stored", ctypes.c_int32),
+        ("last_stored", ctypes.c_int32),
     )
 
 
@@ -120,6 +127,7 @@ class BackwardCall(ctypes.Structure):
         ("grad_parameters", ctypes.c_void_p),
         ("grad_extras", ctypes.c_void_p),
         ("grad_initial", ctypes.c_void_p),
+        ("grad_x_stored", ctypes.c_int32),
     )
 
 
@@ -152,7 +160,7 @@ def library() -> Library:
         _declare(functions)
     except (OSError, AttributeError) as error:
         return Library(path, f"the native engine does not load: {error}", None)
-    if functions.og_format() != FORMAT:
+    if functions.og_format() != FORMAT or functions.og_call_size() != ctypes.sizeof(BackwardCall):
         return Library(path, f"{path} is of another version of onegate: install again", None)
     if (different := _differing_operation(functions)) is not None:
         return Library(path, f"{path} {different}: install again", None)
@@ -188,6 +196,7 @@ def _shown(operation: tuple[str, int, int] | None) -> str:
 def _declare(functions: ctypes.CDLL) -> None:
     pointer, size, text = ctypes.c_void_p, ctypes.c_int64, ctypes.c_char_p
     functions.og_format.restype = ctypes.c_int32
+    functions.og_call_size.restype = size
     functions.og_instruction_set.restype = text
     functions.og_operation.restype = text
     functions.og_operation.argtypes = [ctypes.c_int32, *[ctypes.POINTER(ctypes.c_int32)] * 2]

@@ -55,15 +55,17 @@ def run(
     Half precision, autocast's too, is computed in float32.
     """
     low = _low_precision(x)
-    if low is not None:
-        return _run_low(low, graph, x, directions, lengths, further)
     parameters = [p for d in directions for p in d.parameters.values()]
-    how = PLAIN
+    if low is not None and not _is_readable(low, x, directions, parameters):
+        return _run_low(low, graph, x, directions, lengths, further)
+    how = PLAIN if low is None else How(low=low)
     if further is not NOTHING:
-        how = How(further.reset, further.all_states, further.recompute)
+        if low is not None:  # which x, the states and the parameters may have
+            further = _in_float32(further)
+        how = How(further.reset, further.all_states, further.recompute, low)
         parameters += further.extras
         if further.reset is not None:
-            parameters.append(_initial(graph, x, further.initial))
+            parameters.append(_initial(graph, x, further.initial, low))
     starts = [d.start[0] if len(d.start) == 1 else torch.cat(d.start, -1) for d in directions]
     start = starts[0].unsqueeze(0) if len(starts) == 1 else torch.stack(starts)
     keep = torch.is_grad_enabled() and (
@@ -71,11 +73,12 @@ def run(
     )
     tensors = [x, start, *parameters]
     tensors += [t for t in (lengths, how.reset) if t is not None]
-    if torch.compiler.is_compiling() or not alone(tensors):
+    if low is None and (torch.compiler.is_compiling() or not alone(tensors)):
         key = _key_of(graph)
         # torch.jit.trace checks a trace made with gradients against one made without.
         keep = keep and _tracer() is None
-        out, last, _ = torch.ops.onegate.forward(x, start, parameters, lengths, key, keep, *how)
+        given = lengths, key, keep, *how.of_operator()
+        out, last, _ = torch.ops.onegate.forward(x, start, parameters, *given)
     elif keep:
         out, last = _eager(x, start, lengths, programs.entry_of(graph), how, *parameters)
     else:
@@ -88,19 +91,34 @@ def run(
 
 
 class How(NamedTuple):
-    """What of `Further` is no tensor that could be learned."""
+    """What of `Further` is no tensor that could be learned.
+
+    low: the dtype of the results in half precision, where x, the start and the parameters may each
+    be of another dtype than float32; the torch operator knows no such runs.
+    """
 
     reset: Tensor | None = None
     all_states: bool = False
     recompute: bool = False
+    low: torch.dtype | None = None
+
+    def of_operator(self) -> tuple[Tensor | None, bool, bool]:
+        """The arguments of the torch operator."""
+        assert self.low is None
+        return self.reset, self.all_states, self.recompute
 
 
 PLAIN: Final = How()
 
 
-def _initial(graph: Graph, x: Tensor, states: tuple[Tensor, ...]) -> Tensor:
+def _initial(
+    graph: Graph, x: Tensor, states: tuple[Tensor, ...], low: torch.dtype | None
+) -> Tensor:
     """What a reset starts from, all states side by side."""
-    return torch.cat(states) if states else x.new_zeros(sum(s.size or 0 for s in graph.states))
+    if states:
+        return torch.cat(states)
+    kind = x.dtype if low is None else torch.float32
+    return x.new_zeros(sum(s.size or 0 for s in graph.states), dtype=kind)
 
 
 class _Given(NamedTuple):
@@ -142,11 +160,31 @@ def _run_low(
             for d in directions
         ]
         if further is not NOTHING:
-            further = replace(
-                further, extras=_widened(further.extras), initial=_widened(further.initial)
-            )
+            further = _in_float32(further)
         out, lasts = run(graph, x.float(), widened, lengths, further)
         return out.to(low), tuple([tuple([s.to(low) for s in states]) for states in lasts])
+
+
+def _is_readable(
+    low: torch.dtype, x: Tensor, directions: Sequence[Direction], parameters: Sequence[Tensor]
+) -> bool:
+    """Whether the native code reads these tensors as they are, and nobody has to see the call."""
+    states = [s for d in directions for s in d.start]
+    of_states, known = states[0].dtype, (torch.float32, low)
+    of_parameters = parameters[0].dtype if parameters else low
+    return (
+        not torch.compiler.is_compiling()
+        and x.dtype in known
+        and of_states in known
+        and of_parameters in known
+        and False not in [s.dtype is of_states for s in states]
+        and False not in [p.dtype is of_parameters for p in parameters]
+        and alone([x, *states, *parameters])
+    )
+
+
+def _in_float32(further: Further) -> Further:
+    return replace(further, extras=_widened(further.extras), initial=_widened(further.initial))
 
 
 def _widened(tensors: Sequence[Tensor]) -> tuple[Tensor, ...]:
@@ -188,17 +226,27 @@ def _check(
     start: Tensor,
     given: _Given,
     lengths: Tensor | None,
-    reset: Tensor | None,
+    how: How,
 ) -> None:
     """Refuses tensors other than the program is made for: it would read what is not theirs."""
-    dtype, shape, directions = x.dtype, x.shape, start.shape[0]
-    if dtype is not torch.float32 and dtype is not torch.float64:
+    dtype, shape, directions, reset = x.dtype, x.shape, start.shape[0], how.reset
+    of_start = of_parameters = of_others = dtype
+    if how.low is not None:
+        known = torch.float32, how.low
+        dtype = dtype if dtype in known else torch.float32
+        of_start = start.dtype if start.dtype in known else torch.float32
+        of_others = of_parameters = torch.float32
+        if given.parameters and given.parameters[0].dtype in known:
+            of_parameters = given.parameters[0].dtype
+    elif dtype is not torch.float32 and dtype is not torch.float64:
         raise _wrong(entry, "x", x, shape, torch.float32)
+    if x.dtype is not dtype:
+        raise _wrong(entry, "x", x, shape, dtype)
     if shape[2] != entry.program.inputs[0]:
         raise _wrong(entry, "x", x, (*shape[:2], entry.program.inputs[0]), dtype)
     own = directions, shape[1], entry.width
-    if start.shape != own or start.dtype is not dtype or not start.is_cpu:
-        raise _wrong(entry, "start", start, own, dtype)
+    if start.shape != own or start.dtype is not of_start or not start.is_cpu:
+        raise _wrong(entry, "start", start, own, of_start)
     if lengths is not None and (lengths.shape != shape[1:2] or lengths.dtype is not torch.int64):
         raise _wrong(entry, "lengths", lengths, shape[1:2], torch.int64)
     shapes = directions * entry.program.parameters
@@ -207,19 +255,20 @@ def _check(
     if came != needed:
         raise ValueError(f"{entry.name}: {came} parameters came, expected {needed}")
     for parameter, expected in zip(given.parameters, shapes, strict=True):
-        if parameter.shape != expected or parameter.dtype is not dtype or not parameter.is_cpu:
-            raise _wrong(entry, "a parameter", parameter, expected, dtype)
+        known_dtype = parameter.dtype is of_parameters
+        if parameter.shape != expected or not known_dtype or not parameter.is_cpu:
+            raise _wrong(entry, "a parameter", parameter, expected, of_parameters)
     for extra, width, learned in zip(given.extras, widths, entry.learned, strict=True):
-        known = extra.dtype is dtype or (extra.dtype is torch.bool and not learned)
-        if extra.shape != (*shape[:2], width) or not known or not extra.is_cpu:
-            raise _wrong(entry, "a further input", extra, (*shape[:2], width), dtype)
+        is_number = extra.dtype is of_others or (extra.dtype is torch.bool and not learned)
+        if extra.shape != (*shape[:2], width) or not is_number or not extra.is_cpu:
+            raise _wrong(entry, "a further input", extra, (*shape[:2], width), of_others)
     if reset is None:
         return
     if reset.shape != shape[:2] or reset.dtype is not torch.bool or not reset.is_cpu:
         raise _wrong(entry, "reset", reset, tuple(shape[:2]), torch.bool)
     (initial,) = given.initial
-    if initial.shape != (entry.width,) or initial.dtype is not dtype or not initial.is_cpu:
-        raise _wrong(entry, "the initial state", initial, (entry.width,), dtype)
+    if initial.shape != (entry.width,) or initial.dtype is not of_others or not initial.is_cpu:
+        raise _wrong(entry, "the initial state", initial, (entry.width,), of_others)
 
 
 def _wrong(
@@ -251,12 +300,12 @@ _THREAD_SPLIT = SPLIT["auto"]
 
 def _call(
     native: NativeProgram, x: Tensor, start: Tensor, pointers: ctypes.Array[ctypes.c_void_p],
-    lengths: Tensor | None, out: Tensor, last: Tensor | None, kept: Tensor | None,
+    lengths: Tensor | None, out: Tensor | None, last: Tensor | None, kept: Tensor | None,
     inputs: ctypes.Array[Input], given: _Given, how: How,
 ) -> ForwardCall:  # fmt: skip
     call = ForwardCall(
         native.handle,
-        x.element_size() * 8,
+        64 if x.dtype is torch.float64 else 32,
         start.shape[0],
         torch.get_num_threads(),
         _THREAD_SPLIT,
@@ -267,9 +316,7 @@ def _call(
         x.stride(0),
         x.stride(1),
         start.data_ptr(),
-        out.data_ptr(),
-        out.stride(0),
-        out.stride(1),
+        *((None, 0, 0) if out is None else (out.data_ptr(), out.stride(0), out.stride(1))),
         None if last is None else last.data_ptr(),
         None if kept is None else kept.data_ptr(),
         ctypes.addressof(pointers),
@@ -281,7 +328,16 @@ def _call(
         call.reset_step, call.reset_row = how.reset.stride()
         call.initial = given.initial[0].data_ptr()
     call.all_states, call.recompute = how.all_states, how.recompute
+    if how.low is not None:
+        call.x_stored, call.start_stored = stored(x.dtype), stored(start.dtype)
+        call.parameters_stored = stored(given.parameters[0].dtype) if given.parameters else 0
+        call.out_stored = call.last_stored = stored(how.low)
     return call
+
+
+def stored(dtype: torch.dtype) -> int:
+    """The native code's word for how numbers of a run in float32 or float64 are stored."""
+    return 1 if dtype is torch.bfloat16 else 2 if dtype is torch.float16 else 0
 
 
 def _contiguous(given: _Given) -> _Given:
@@ -316,14 +372,15 @@ def _forward(
 ) -> tuple[Tensor, Tensor, Tensor | None]:
     """Outputs, last states, and what is kept for the backward pass."""
     given = _told_apart(entry, start.shape[0], parameters)
-    _check(entry, x, start, given, lengths, how.reset)
+    _check(entry, x, start, given, lengths, how)
     x, start, given = _rows_contiguous(x), start.contiguous(), _contiguous(given)
     lengths = None if lengths is None else lengths.contiguous()
     out_shape, kept_shape = _shapes(x, start, entry, keep, how)
     # torch's own memory where there is no gradient: only such a tensor may be resized.
-    out = pool.empty(out_shape, x) if keep else x.new_empty(out_shape)
-    kept = pool.empty(kept_shape, x) if keep else None
-    last = torch.empty_like(start)
+    low, of_kept = how.low or x.dtype, x.dtype if how.low is None else torch.float32
+    out = pool.empty(out_shape, x, low) if keep else pool.fresh(out_shape, x, low)
+    kept = pool.empty(kept_shape, x, of_kept) if keep else None
+    last = torch.empty_like(start) if how.low is None else torch.empty_like(start, dtype=low)
     # These arrays must live as long as the call.
     pointers, inputs = _pointers(given.parameters), _inputs(given.extras)
     call = _call(entry.native, x, start, pointers, lengths, out, last, kept, inputs, given, how)
@@ -337,6 +394,8 @@ def _shapes(
     """Of the outputs, and of what is kept for the backward pass."""
     steps, rows, directions = x.shape[0], x.shape[1], start.shape[0]
     per_row = entry.width - entry.size if how.recompute else entry.per_row
+    if how.low is not None:
+        per_row += entry.size  # the outputs' states, before they are rounded
     kept = directions * steps * rows * per_row if keep else 0
     return (steps, rows, directions * (entry.width if how.all_states else entry.size)), (kept,)
 
@@ -375,7 +434,7 @@ def _backward(
     start: Tensor,
     parameters: list[Tensor],
     lengths: Tensor | None,
-    out: Tensor,
+    out: Tensor | None,
     kept: Tensor,
     grad_out: Tensor | None,
     grad_last: Tensor | None,
@@ -386,18 +445,20 @@ def _backward(
     given = _contiguous(_told_apart(entry, start.shape[0], parameters))
     x, start = _rows_contiguous(x), start.contiguous()
     lengths = None if lengths is None else lengths.contiguous()
-    out, kept = _rows_contiguous(out), kept.contiguous()
+    out, kept = None if out is None else _rows_contiguous(out), kept.contiguous()
     grad_out = None if grad_out is None else _rows_contiguous(grad_out)
     grad_last = None if grad_last is None else grad_last.contiguous()
     directions = start.shape[0]
-    for_x = x.new_empty((directions, *x.shape) if grad_x else (0,))
+    # Of two directions rounded once, behind their sum.
+    of_x = x.dtype if directions == 1 or how.low is None else torch.float32
+    for_x = pool.fresh((directions, *x.shape) if grad_x else (0,), x, of_x)
     for_start = torch.empty_like(start)
     for_parameters = [torch.empty_like(p) for p in given.parameters]
     for_extras = [
-        x.new_empty((directions, *extra.shape) if learned else (0,))
+        extra.new_empty((directions, *extra.shape) if learned else (0,))
         for extra, learned in zip(given.extras, entry.learned, strict=True)
     ]
-    for_initial = [x.new_zeros(x.shape[1], entry.width) for _ in given.initial]  # by row
+    for_initial = [t.new_zeros(x.shape[1], entry.width) for t in given.initial]  # by row
     pointers, grad_pointers = _pointers(given.parameters), _pointers(for_parameters)
     inputs = _inputs(given.extras)
     places = (ctypes.c_void_p * len(for_extras))(
@@ -414,10 +475,11 @@ def _backward(
         ctypes.addressof(grad_pointers),
         ctypes.addressof(places) if for_extras else None,
         for_initial[0].data_ptr() if for_initial else None,
+        stored(of_x),
     )
     entry.native.backward(call)
     if grad_x:
-        for_x = for_x[0] if directions == 1 else for_x.sum(0)
+        for_x = for_x[0] if directions == 1 else for_x.sum(0).to(x.dtype)
     for_extras = [t.sum(0) if t.numel() else t for t in for_extras]
     return [for_x, for_start, *for_parameters, *for_extras, *[t.sum(0) for t in for_initial]]
 
@@ -452,7 +514,7 @@ def _backward_operator(
     """`_backward` for whoever calls the operator; autograd's own tensors need no check."""
     entry, how = programs.find(key), How(*more)
     given_list = _told_apart(entry, start.shape[0], parameters)
-    _check(entry, x, start, given_list, lengths, how.reset)
+    _check(entry, x, start, given_list, lengths, how)
     out_shape, kept_shape = _shapes(x, start, entry, True, how)
     given: list[tuple[str, Tensor | None, tuple[int, ...]]] = [
         ("out", out, out_shape),
@@ -516,7 +578,8 @@ def _gradients(
     saved = ctx.saved_tensors  # may be asked for only once
     x, start, out, kept, lengths, *parameters = saved
     if start is None:
-        start = x.new_full(*ctx.start)
+        shape, value, dtype = ctx.start
+        start = x.new_full(shape, value, dtype=dtype)
     if grad_out is None and grad_last is None:
         return None, None, [None] * len(parameters)
     out = _unchanged(ctx, x, start, parameters, lengths, out)
@@ -524,13 +587,16 @@ def _gradients(
     rest = out, kept, grad_out, grad_last, grad_x
     given = [t for t in (grad_out, grad_last) if t is not None]
     compiled = torch.compiler.is_compiling()  # where the questions below have no true answer
-    if torch.is_grad_enabled() or not ctx.keep or (not compiled and transformed(given)):
+    by_reference = torch.is_grad_enabled() or not ctx.keep or (not compiled and transformed(given))
+    seen = compiled or not alone([t for t in saved if t is not None] + given)
+    if by_reference or (seen and how.low is not None):
         grads = _differentiable(entry, x, start, parameters, lengths, grad_out, grad_last, how)
-    elif not compiled and alone([t for t in saved if t is not None] + given):
+    elif not seen:
         grads = _backward(entry, x, start, parameters, lengths, *rest, how)
     else:
         key = entry.key
-        grads = torch.ops.onegate.backward(x, start, parameters, lengths, key, *rest, *how)
+        given_too = *rest, *how.of_operator()
+        grads = torch.ops.onegate.backward(x, start, parameters, lengths, key, *given_too)
     others: Sequence[Tensor | None] = grads[2:]
     if False in entry.learned:  # masks
         pairs = zip(grads[2:], parameters, strict=True)
@@ -591,8 +657,10 @@ class _Eager(torch.autograd.Function):
         out, last, kept = _forward(entry, x, start, parameters, lengths, True, how)
         kept_start: Tensor | None = start
         if not ctx.needs_input_grad[1] and not any(start.stride()[1:]):  # one number: no memory
-            ctx.start, kept_start = (start.shape, start[0, 0, 0].item()), None
-        if hooks(True) is None:
+            ctx.start, kept_start = (start.shape, start[0, 0, 0].item(), start.dtype), None
+        if how.low is not None:  # the backward pass reads what was kept alone
+            ctx.returned = saved = None
+        elif hooks(True) is None:
             # Saved without its version, which is compared in the backward pass: see `_unchanged`.
             ctx.returned, ctx.version, saved = out.detach(), out._version, out.data
         else:  # whoever packs away what is saved wants no further holder of its memory
@@ -646,6 +714,9 @@ def _by_reference(
     entry: Entry, graph: Graph, inputs: Sequence[Tensor], lengths: Tensor | None, how: How
 ) -> tuple[Tensor, Tensor]:
     """Outputs and last states as the operator gives them. inputs: x, start and all parameters."""
+    if how.low is not None:
+        wide = _by_reference(entry, graph, _widened(inputs), lengths, how._replace(low=None))
+        return wide[0].to(how.low), wide[1].to(how.low)
     directions = []
     count, sizes = len(graph.parameters), [s.size or 0 for s in graph.states]
     for d, states in enumerate(inputs[1].unbind(0)):

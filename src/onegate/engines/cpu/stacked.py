@@ -19,7 +19,15 @@ from onegate.engines import reference
 from onegate.engines.base import Direction
 from onegate.engines.cpu import pool, programs
 from onegate.engines.cpu.native import BackwardCall, ForwardCall
-from onegate.engines.cpu.operator import DTYPES, ENGINE, alone, hooks, transformed, unseen
+from onegate.engines.cpu.operator import (
+    DTYPES,
+    ENGINE,
+    alone,
+    hooks,
+    stored,
+    transformed,
+    unseen,
+)
 from onegate.language import Graph
 
 
@@ -65,7 +73,7 @@ class Stacks:
         return named
 
     def layout(self, directions: int, itemsize: int) -> _Layout:
-        """Where all parameters lie, in bytes."""
+        """Where all parameters lie, in bytes; itemsize: of a number there."""
         key = directions, itemsize
         if key not in self._layouts:
             self._layouts[key] = _Layout.of(self, directions, itemsize)
@@ -80,35 +88,42 @@ class Stacks:
 
 
 class _Layout(NamedTuple):
-    """By the numbers of tensors, all directions' one after another and then the sums; in bytes.
+    """By the numbers of tensors, all directions' one after another; in bytes.
 
-    reads: where each parameter begins; writes: its gradient; copies: of gradients that two tensors
-    share, from where, to where and how many.
+    places: where each parameter begins, and so its gradient, and then, if `adds`, what is added to
+    each, where nothing is the tensor after the last. copies: of gradients that two tensors share,
+    from where, to where and how many.
     """
 
     array: Any
-    reads: list[tuple[int, int]]
-    writes: list[tuple[int, int]]
+    adds: int  # where these begin, in bytes; 0: nothing is
+    places: list[tuple[int, int]]
     copies: list[tuple[int, int, int, int, int]]
 
     @classmethod
     def of(cls, stacks: Stacks, directions: int, itemsize: int) -> _Layout:
         each = len(stacks.shapes)
-        reads, writes, copies = [], [], []
+        all_places, added, copies = [], [], []
         for d in range(directions):
             for places in stacks.places:
                 first, *second = [
                     (d * each + p.tensor, stacks.offset(p) * itemsize) for p in places
                 ]
-                writes.append(first)
-                reads.append((directions * each + d, first[1]) if second else first)
+                all_places.append(first)
+                added.append(second[0] if second else (directions * each, 0))
                 size = stacks.offset(Portion(places[0].tensor, 1)) * itemsize
                 copies += [(*first, *other, size) for other in second]
-        return cls(ctypes.c_void_p * len(reads), reads, writes, _joined(sorted(copies)))
+        adds = 0
+        if stacks.summed is not None:
+            adds = len(all_places) * ctypes.sizeof(ctypes.c_void_p)
+            all_places += added
+        array = ctypes.c_void_p * len(all_places)
+        return cls(array, adds, all_places, _joined(sorted(copies)))
 
-    def pointers(self, where: list[tuple[int, int]], tensors: Sequence[Tensor]) -> Any:
+    def pointers(self, tensors: Sequence[Tensor]) -> Any:
         bases = [t.data_ptr() for t in tensors]
-        return self.array(*[bases[number] + offset for number, offset in where])
+        bases.append(0)
+        return self.array(*[bases[number] + offset for number, offset in self.places])
 
 
 def _joined(copies: list[tuple[int, int, int, int, int]]) -> list[tuple[int, int, int, int, int]]:
@@ -128,7 +143,7 @@ class StackedRun(NamedTuple):
     """What of a call is no tensor that could be learned.
 
     axes: of x, "tbd", "btd" or "td", and of a cell's "bd" or "d". compute: the dtype in which it
-    runs; given: that of the results.
+    runs; given: that of the last states; out: that of the outputs.
     """
 
     stacks: Stacks
@@ -136,7 +151,15 @@ class StackedRun(NamedTuple):
     axes: str
     compute: torch.dtype
     given: torch.dtype
+    out: torch.dtype
     lengths: Tensor | None = None
+
+
+# How numbers may be stored for a run in each dtype.
+_KNOWN: Final = {
+    torch.float32: (torch.float32, torch.bfloat16, torch.float16),
+    torch.float64: (torch.float64,),
+}
 
 
 def can(x: Tensor, states: Sequence[Tensor], weights: Sequence[Tensor]) -> bool:
@@ -163,7 +186,7 @@ def run(
         if True in [t.requires_grad for t in tensors]:
             results: tuple[Tensor, ...] = _apply(how, *tensors)
             return results
-    x, states, weights = _told_apart(how, _in(how.compute, (x, *states, *weights)))
+    x, states, weights = _readable(how, (x, *states, *weights))
     return _with_outputs(how, _forward(how, x, states, weights, False))
 
 
@@ -186,7 +209,7 @@ def generally(
     ]
     out, lasts = engine(stacks.graph, x, directions, how.lengths)
     stacked = _in(how.given, [torch.stack(list(s)) for s in zip(*lasts, strict=True)])
-    out = _in(how.given, (out,))[0]
+    out = _in(how.out, (out,))[0]
     if axes in ("bd", "d"):
         return tuple([s.view(s.shape[1 if axes == "bd" else 2 :]) for s in stacked])
     if axes == "td":
@@ -248,23 +271,16 @@ def _start(how: StackedRun, x: Tensor, states: Sequence[Tensor], rows: int) -> T
     return states[0].contiguous() if len(states) == 1 else torch.cat(tuple(states), -1)
 
 
-def _sources(how: StackedRun, weights: Sequence[Tensor]) -> list[Tensor]:
-    """The tensors that parameters are read from: the weights and, for each direction, sums."""
-    found = [w.contiguous() for w in weights]
-    if how.stacks.summed is not None:
-        first, second = how.stacks.summed
-        each = len(weights) // how.directions
-        found += [found[at + first] + found[at + second] for at in range(0, len(weights), each)]
-    return found
-
-
 def _call(
-    how: StackedRun, steps: _Steps, x: Tensor, start: Tensor, pointers: Any, out: Tensor,
-    last: Tensor | None, kept: Tensor | None,
+    how: StackedRun, steps: _Steps, x: Tensor, start: Tensor, weights: Sequence[Tensor],
+    out: Tensor | None, last: Tensor | None, kept: Tensor | None,
 ) -> ForwardCall:  # fmt: skip
-    return ForwardCall(
+    layout = how.stacks.layout(how.directions, weights[0].element_size())
+    pointers = layout.pointers(weights)
+    place = ctypes.addressof(pointers)
+    call = ForwardCall(
         programs.entry_of(how.stacks.graph).native.handle,
-        x.element_size() * 8,
+        how.compute.itemsize * 8,
         how.directions,
         torch.get_num_threads(),
         0,
@@ -275,12 +291,20 @@ def _call(
         steps.step,
         steps.row,
         start.data_ptr(),
-        out.data_ptr(),
-        *out.stride()[:2],
+        *((None, 0, 0) if out is None else (out.data_ptr(), *out.stride()[:2])),
         None if last is None else last.data_ptr(),
         None if kept is None else kept.data_ptr(),
-        ctypes.addressof(pointers),
+        place,
     )
+    call.array = pointers
+    if layout.adds:
+        call.added = place + layout.adds
+    kind = how.compute
+    if not (kind is x.dtype is start.dtype is weights[0].dtype is how.out is how.given):
+        call.x_stored, call.start_stored = stored(x.dtype), stored(start.dtype)
+        call.parameters_stored = stored(weights[0].dtype)
+        call.out_stored, call.last_stored = stored(how.out), stored(how.given)
+    return call
 
 
 def _forward(
@@ -291,15 +315,15 @@ def _forward(
     x = _inner(x)
     steps = _steps(x, axes)
     count, rows = steps.steps, steps.rows
-    start, sources = _start(how, x, states, rows), _sources(how, weights)
+    start, weights = _start(how, x, states, rows), [w.contiguous() for w in weights]
     size = count, rows, directions * entry.size
     # torch's own memory where there is no gradient: only such a tensor may be resized.
-    out = pool.empty(size, x) if keep else x.new_empty(size)
-    kept = pool.empty((directions * count * rows * entry.per_row,), x) if keep else None
-    last = x.new_empty((directions, rows, entry.width))
-    layout = stacks.layout(directions, x.element_size())
-    pointers = layout.pointers(layout.reads, sources)  # lives as long as the call
-    entry.native.forward(_call(how, steps, x, start, pointers, out, last, kept))
+    out = pool.empty(size, x, how.out) if keep else pool.fresh(size, x, how.out)
+    per_row = entry.per_row if how.out is how.compute else entry.per_row + entry.size
+    numbers = directions * count * rows * per_row
+    kept = pool.empty((numbers,), x, how.compute) if keep else None
+    last = pool.fresh((directions, rows, entry.width), x, how.given)
+    entry.native.forward(_call(how, steps, x, start, weights, out, last, kept))
     lasts = [last]
     if len(stacks.sizes) > 1:
         own = torch.contiguous_format
@@ -310,14 +334,37 @@ def _forward(
 
 def _with_outputs(how: StackedRun, made: _Made) -> tuple[Tensor, ...]:
     """The results for the caller, who may do with them what he likes."""
-    out, axes, results = made.out, how.axes, _in(how.given, made.results)
+    out, axes, results = made.out, how.axes, made.results
     if axes in ("bd", "d"):
-        return tuple(results)
+        return results
     if axes == "btd":
         out.transpose_(0, 1)
     elif axes == "td":
         out.squeeze_(_ROW)
-    return out if how.given is how.compute else out.to(how.given), *results
+    return out, *results
+
+
+def _readable(
+    how: StackedRun, tensors: Sequence[Tensor]
+) -> tuple[Tensor, Sequence[Tensor], Sequence[Tensor]]:
+    """x, the states and the weights, each of them in one dtype that the engine reads."""
+    x, states, weights = _told_apart(how, tensors)
+    kind = how.compute
+    if False not in [t.dtype is kind for t in tensors]:
+        return x, states, weights
+    known = _KNOWN[kind]
+    if x.dtype not in known:
+        x = x.to(how.compute)
+    first = weights[0].dtype
+    if first not in known or False in [w.dtype is first for w in weights]:
+        weights = _in(how.compute, weights)
+    if False in [s.dtype is how.compute for s in states]:
+        first = states[0].dtype
+        # They are joined, and under autocast tensors of its own dtype and of float32 alone can be.
+        alike = len(states) == 1 or not torch.is_autocast_enabled("cpu")
+        if not alike or first not in known or False in [s.dtype is first for s in states]:
+            states = _in(how.compute, states)
+    return x, states, weights
 
 
 def _in(dtype: torch.dtype, tensors: Sequence[Tensor]) -> Sequence[Tensor]:
@@ -327,19 +374,19 @@ def _in(dtype: torch.dtype, tensors: Sequence[Tensor]) -> Sequence[Tensor]:
 class _Stacked(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, how: StackedRun, *tensors: Tensor) -> tuple[Tensor, ...]:
-        wide = _in(how.compute, tensors)
-        made = _forward(how, *_told_apart(how, wide), True)
-        out = made.out.detach()
-        ctx.how, ctx.out, ctx.version = how, None, out._version
+        made = _forward(how, *_readable(how, tensors), True)
+        ctx.how, ctx.out, saved = how, None, None
         ctx.set_materialize_grads(False)
-        if hooks(True) is None:
-            # Saved without its version, which the backward pass compares: see `_unchanged`.
-            ctx.out, saved = out, None
-        else:  # whoever packs away what is saved wants no further holder of its memory
-            saved = out.clone()
+        if how.out is how.compute:  # else the backward pass reads what was kept alone
+            out = made.out.detach()
+            ctx.version = out._version
+            if hooks(True) is None:
+                # Saved without its version, which the backward pass compares: see `_unchanged`.
+                ctx.out = out
+            else:  # whoever packs away what is saved wants no further holder of its memory
+                saved = out.clone()
         ctx.save_for_backward(saved, made.kept, how.lengths, *tensors)
         ctx.kinds = [(t.shape, t.dtype) for t in tensors]
-        ctx.wide = wide if any(a is not b for a, b in zip(wide, tensors, strict=True)) else None
         return _with_outputs(how, made)
 
     @staticmethod
@@ -356,19 +403,16 @@ class _Stacked(torch.autograd.Function):
             )
         if torch.is_grad_enabled() or transformed(given) or not unseen([*tensors, *given]):
             return None, *_differentiable(how, tensors, grads)
-        x, states, weights = _told_apart(how, ctx.wide or tensors)
-        if out is None:
+        x, states, weights = _readable(how, tensors)
+        if out is None and ctx.out is not None:
             out = ctx.out
             # Computed again where the caller has changed it; a copy for the few who do would cost
             # everybody its time and memory.
             if out._version != ctx.version:
                 out = _forward(how, x, states, weights, False).out
-        wide = [None if g is None else _in(how.compute, (g,))[0] for g in grads]
-        found = _backward(how, x, states, weights, out, kept, wide, ctx.needs_input_grad[1])
-        if ctx.wide is None:
-            return None, *found
+        found = _backward(how, x, states, weights, out, kept, grads, ctx.needs_input_grad[1])
         pairs = zip(found, tensors, strict=True)
-        return None, *[None if g is None else _in(t.dtype, (g,))[0] for g, t in pairs]
+        return None, *[g if g is None or g.dtype is t.dtype else g.to(t.dtype) for g, t in pairs]
 
 
 _apply: Final = cast("Any", _Stacked.apply)
@@ -405,7 +449,7 @@ def _backward(
     x: Tensor,
     states: Sequence[Tensor],
     weights: Sequence[Tensor],
-    out: Tensor,
+    out: Tensor | None,
     kept: Tensor,
     gradients: Sequence[Tensor | None],
     grad_x: bool,
@@ -416,27 +460,29 @@ def _backward(
     x = _inner(x)
     steps = _steps(x, axes)
     rows, cell = steps.rows, axes in ("bd", "d")
-    start, sources = _start(how, x, states, rows), _sources(how, weights)
+    start, weights = _start(how, x, states, rows), [w.contiguous() for w in weights]
     grad_out, grad_lasts = (None, gradients) if cell else (gradients[0], gradients[1:])
     out_step = out_row = 0
     if grad_out is not None:
         grad_out = _inner(grad_out)
         _, _, out_step, out_row = _steps(grad_out, axes)
     grad_last = _last_gradient(how, grad_lasts, rows)
-    for_x = x.new_empty((directions, steps.steps, rows, x.shape[-1])) if grad_x else None
-    for_start = x.new_empty((directions, rows, stacks.width))
-    small = pool.SMALLEST // x.element_size()
+    kind = x.dtype if directions == 1 else how.compute  # rounded once, behind the sum
+    shape = directions, steps.steps, rows, x.shape[-1]
+    for_x = pool.fresh(shape, x, kind) if grad_x else None
+    for_start = start.new_empty((directions, rows, stacks.width))
+    small = pool.SMALLEST // weights[0].element_size()
     for_weights = [
         torch.empty_like(w, memory_format=torch.contiguous_format)
         if w.numel() < small
-        else pool.empty(w.shape, x)
+        else pool.empty(w.shape, w)
         for w in weights
     ]
-    layout = stacks.layout(directions, x.element_size())
-    pointers = layout.pointers(layout.reads, sources)
-    places = layout.pointers(layout.writes, for_weights)
+    layout = stacks.layout(directions, weights[0].element_size())
+    places = layout.pointers(for_weights)
+    forward = _call(how, steps, x, start, weights, out, None, kept)
     call = BackwardCall(
-        _call(how, steps, x, start, pointers, out, None, kept),
+        forward,
         None if grad_out is None else grad_out.data_ptr(),
         out_step,
         out_row,
@@ -445,6 +491,8 @@ def _backward(
         for_start.data_ptr(),
         ctypes.addressof(places),
     )
+    if kind is not how.compute:
+        call.grad_x_stored = stored(kind)
     programs.entry_of(stacks.graph).native.backward(call)
     for number, at, other, to, size in layout.copies:
         ctypes.memmove(
