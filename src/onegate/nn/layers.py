@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import inspect
-import itertools
 import warnings
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import replace
+from itertools import chain, repeat
 from typing import Any, Final, Literal, overload
 
 import torch
@@ -16,8 +16,10 @@ from torch import Tensor, nn
 from torch.nn.utils.rnn import PackedSequence, pack_padded_sequence, pad_packed_sequence
 
 from onegate.display import DisplayedLayer
-from onegate.engines import NOT_RUN, Choice, choose, runner
+from onegate.engines import NOT_RUN, Choice, choose, fused_alone, fused_taken, runner
 from onegate.engines.base import NOTHING, Direction, Further, Run
+from onegate.engines.cpu import stacked
+from onegate.engines.cpu.stacked import StackedRun
 from onegate.language import Graph, Unit
 from onegate.nn import arguments
 from onegate.nn import init as initial
@@ -155,7 +157,7 @@ class Recurrent(DisplayedLayer, nn.Module):
 
     def reset_parameters(self) -> None:
         """Draws new values as `init=` says."""
-        for weights in itertools.chain.from_iterable(self._weights()):
+        for weights in chain.from_iterable(self._weights()):
             weights.initialise(self.init)
 
     def flatten_parameters(self) -> None:
@@ -235,15 +237,18 @@ class Recurrent(DisplayedLayer, nn.Module):
             if not batched:
                 raise ValueError("lengths= is for batches; cut the one sequence to its length")
             lengths = arguments.lengths(lengths, x)
-        states = None
+        states: tuple[Tensor, ...] = ()
         if hx is not None:
             states = self._checked(hx, x.shape[1] if batched else None)
-            if not batched:
-                states = tuple(state.unsqueeze(1) for state in states)
-        further = NOTHING
+        further, axes = NOTHING, self._axes if batched else "T"
         if extra is not None or reset is not None or return_states or self._extra_sizes:
-            axes = self._axes if batched else "T"
             further = self._further(x, extra, reset, flag("return_states", return_states), axes)
+        elif not torch.compiler.is_compiling():
+            found = self._run_directly(input, axes, states, lengths)
+            if found is not None:
+                return found
+        if not batched:
+            states = tuple(state.unsqueeze(1) for state in states)
         out, last, every = self._run(x, states, lengths, further)
         if not batched:
             out, last = out.squeeze(1), tuple(state.squeeze(1) for state in last)
@@ -277,7 +282,7 @@ class Recurrent(DisplayedLayer, nn.Module):
         """Runs a padded batch, longest row first; states come and go in the rows' own order."""
         arguments.check_input(packed.data, self.input_size, "T")
         x, lengths = pad_packed_sequence(PackedSequence(packed.data, packed.batch_sizes))
-        states = None
+        states: tuple[Tensor, ...] = ()
         if hx is not None:
             states = self._checked(hx, x.shape[1])
             states = _reordered(states, packed.sorted_indices)
@@ -293,7 +298,7 @@ class Recurrent(DisplayedLayer, nn.Module):
     def _run(
         self,
         x: Tensor,
-        states: tuple[Tensor, ...] | None,
+        states: tuple[Tensor, ...],
         lengths: Tensor | None,
         further: Further,
     ) -> tuple[Tensor, tuple[Tensor, ...], tuple[Tensor, ...]]:
@@ -345,6 +350,48 @@ class Recurrent(DisplayedLayer, nn.Module):
         # Copies, not views: a state may be changed in place, and is contiguous.
         return x, tuple([torch.stack(each) for each in zip(*lasts, strict=True)]), over_time
 
+    def _run_directly(
+        self, x: Tensor, axes: str, states: tuple[Tensor, ...], lengths: Tensor | None
+    ) -> tuple[Tensor, States] | None:
+        """The results of `forward`, where little was asked for, by the fused engine's shortest way.
+
+        A single step then takes little more than the native code. None where somebody else has to
+        see the call, or a check has something to say. axes: of x and the outputs.
+        """
+        if self._inside or self.recompute or self._stand_in is not None:
+            return None
+        if (self.learn_initial_state and not states) or not fused_alone(self.engine):
+            return None
+        layers, count, dtype = self._weights(), self.num_layers, x.dtype
+        turned = axes == "BT" and count > 1  # dropout is drawn in the order of time
+        order, ways = "tbd" if turned else _ORDERS[axes], len(layers[0])
+        others = states
+        if lengths is not None:
+            others, lengths = (*states, lengths), lengths.contiguous()
+        runs = []
+        for weights in layers:
+            stacks = stacked.whole(weights[0].graph)
+            tensors = [t for each in weights for t in each.tensors().values()]
+            if not stacked.fits(stacks, x, others, tensors):
+                return None
+            runs.append((StackedRun(stacks, ways, order, dtype, dtype, lengths=lengths), tensors))
+        choice = fused_taken(self.engine, x)
+        if choice is not self._choice:
+            self._choice = choice
+        if count == 1:
+            out, *last = stacked.run(runs[0][0], x, states, runs[0][1])
+            return out, last[0] if len(last) == 1 else tuple(last)
+        starts = zip(*[s.split(ways) for s in states], strict=True) if states else repeat(())
+        out = x.transpose(0, 1) if turned else x
+        lasts: list[list[Tensor]] = []
+        for (how, tensors), start in zip(runs, starts, strict=False):
+            if lasts and self.dropout:
+                out = F.dropout(out, self.dropout, self.training)
+            out, *last = stacked.run(how, out, start, tensors)
+            lasts.append(last)
+        joined = tuple([torch.cat(each) for each in zip(*lasts, strict=True)])
+        return out.transpose(0, 1) if turned else out, _one_or_all(joined)
+
     def _told_apart(
         self, every: Tensor, directions: int
     ) -> tuple[Tensor, list[tuple[Tensor, ...]]]:
@@ -364,9 +411,9 @@ class Recurrent(DisplayedLayer, nn.Module):
                 )
         return found[0]
 
-    def _starts(self, x: Tensor, states: tuple[Tensor, ...] | None) -> Iterator[tuple[Tensor, ...]]:
+    def _starts(self, x: Tensor, states: tuple[Tensor, ...]) -> Iterator[tuple[Tensor, ...]]:
         """The states before the first step by layer and direction, each (B, size)."""
-        if states is not None:
+        if states:
             return zip(*(state.unbind(0) for state in states), strict=True)
         if self.learn_initial_state:
             return (
@@ -376,7 +423,7 @@ class Recurrent(DisplayedLayer, nn.Module):
             )
         zero = x.new_zeros(())
         zeros = tuple([zero.expand(x.shape[1], size) for size in self._sizes.values()])
-        return itertools.repeat(zeros)
+        return repeat(zeros)
 
     def _checked(self, hx: States, batch: int | None) -> tuple[Tensor, ...]:
         weights = self._weights()
@@ -426,6 +473,7 @@ class Recurrent(DisplayedLayer, nn.Module):
         return ", ".join(shown)
 
 
+_ORDERS: Final = {"TB": "tbd", "BT": "btd", "T": "td"}
 _ROWS: Final = "layers and directions"
 _SHOWN: Final = (
     "num_layers",

@@ -1,15 +1,17 @@
-"""The fused engine on matrices as torch.nn keeps them: those of all gates in one tensor.
+"""The fused engine with as little Python around it as can be, which a single step is bound by.
 
-The native code reads each gate's rows where they lie, and writes their gradients where they belong.
-Cut by autograd, one call would make a dozen views and as many nodes, which for short sequences
-take longer than the run itself.
+For parameters as they are kept: by torch.nn those of all gates in one tensor, by onegate's layers
+each in its own. The native code reads each gate's rows where they lie, and writes their gradients
+where they belong. Cut by autograd, one call would make a dozen views and as many nodes, which for
+short sequences take longer than the run itself.
 """
 
 from __future__ import annotations
 
 import ctypes
+import operator
 from collections.abc import Mapping, Sequence
-from typing import Any, Final, NamedTuple, cast
+from typing import Any, Final, NamedTuple
 
 import torch
 from torch import Tensor
@@ -20,7 +22,7 @@ from onegate.engines.base import Direction
 from onegate.engines.cpu import pool, programs
 from onegate.engines.cpu.native import BackwardCall, ForwardCall
 from onegate.engines.cpu.operator import DTYPES, ENGINE, alone, hooks, transformed, unseen
-from onegate.language import Graph
+from onegate.language import Graph, of_graph
 
 
 class Portion(NamedTuple):
@@ -34,7 +36,7 @@ class Stacks:
     """Which parameters of `graph` lie where in a direction's tensors.
 
     shapes: of the tensors. gates: into how many parts each is cut. places: by the parameters' keys;
-    one that has two places is the sum of both.
+    one that has two places is the sum of both. whole: every parameter is a tensor of its own.
     """
 
     def __init__(
@@ -50,6 +52,8 @@ class Stacks:
         self.width = sum(self.sizes)
         pairs = ((p[0].tensor, p[1].tensor) for p in self.places if len(p) > 1)
         self.summed = next(pairs, None)
+        own = [(Portion(number, 0),) for number in range(len(self.places))]
+        self.whole = self.places == own and set(self.gates) <= {1}
         self._layouts: dict[tuple[int, int], _Layout] = {}
 
     def cut(self, weights: Sequence[Tensor]) -> dict[str, Tensor]:
@@ -79,6 +83,14 @@ class Stacks:
         return count // self.gates[place.tensor] * place.gate
 
 
+@of_graph
+def whole(graph: Graph) -> Stacks:
+    """Every parameter a tensor of its own, as onegate's own layers keep them."""
+    shapes = list(graph.parameters.values())
+    places = {key: (Portion(number, 0),) for number, key in enumerate(graph.parameters)}
+    return Stacks(graph, shapes, [1] * len(shapes), places)
+
+
 class _Layout(NamedTuple):
     """By the numbers of tensors, all directions' one after another and then the sums; in bytes.
 
@@ -87,6 +99,7 @@ class _Layout(NamedTuple):
     """
 
     array: Any
+    whole: bool
     reads: list[tuple[int, int]]
     writes: list[tuple[int, int]]
     copies: list[tuple[int, int, int, int, int]]
@@ -104,10 +117,13 @@ class _Layout(NamedTuple):
                 reads.append((directions * each + d, first[1]) if second else first)
                 size = stacks.offset(Portion(places[0].tensor, 1)) * itemsize
                 copies += [(*first, *other, size) for other in second]
-        return cls(ctypes.c_void_p * len(reads), reads, writes, _joined(sorted(copies)))
+        array = ctypes.c_void_p * len(reads)
+        return cls(array, stacks.whole, reads, writes, _joined(sorted(copies)))
 
     def pointers(self, where: list[tuple[int, int]], tensors: Sequence[Tensor]) -> Any:
         bases = [t.data_ptr() for t in tensors]
+        if self.whole:
+            return self.array(*bases)
         return self.array(*[bases[number] + offset for number, offset in where])
 
 
@@ -150,6 +166,23 @@ def can(x: Tensor, states: Sequence[Tensor], weights: Sequence[Tensor]) -> bool:
     )
 
 
+def fits(stacks: Stacks, x: Tensor, others: Sequence[Tensor], weights: Sequence[Tensor]) -> bool:
+    """Whether `run` may be taken in float32 or float64, all tensors being as they have to be.
+
+    others: the states and lengths, which like x are checked; what weights are now nobody knows.
+    """
+    dtype = x.dtype
+    return (
+        (dtype is torch.float32 or dtype is torch.float64)
+        and bool(weights)
+        and can(x, others, weights)
+        and bool(x.numel())
+        and not torch.is_autocast_enabled("cpu")
+        and False not in [w.dtype is dtype and w.is_cpu for w in weights]
+        and [w.shape for w in weights] == len(weights) // len(stacks.shapes) * stacks.shapes
+    )
+
+
 def run(
     how: StackedRun, x: Tensor, states: Sequence[Tensor], weights: Sequence[Tensor]
 ) -> tuple[Tensor, ...]:
@@ -160,8 +193,10 @@ def run(
     """
     if torch.is_grad_enabled():
         tensors = x, *states, *weights
-        if True in [t.requires_grad for t in tensors]:
-            results: tuple[Tensor, ...] = _apply(how, *tensors)
+        if True in map(_requires, tensors):
+            # Such wrappers outlive torch.func's transforms, and torch's own `apply` opens them.
+            apply = _Stacked.apply if True in map(_wrapped, tensors) else _apply
+            results: tuple[Tensor, ...] = apply(how, *tensors)
             return results
     x, states, weights = _told_apart(how, _in(how.compute, (x, *states, *weights)))
     return _with_outputs(how, _forward(how, x, states, weights, False))
@@ -244,8 +279,23 @@ class _Made(NamedTuple):
 
 def _start(how: StackedRun, x: Tensor, states: Sequence[Tensor], rows: int) -> Tensor:
     if not states:
-        return x.new_zeros((how.directions, rows, how.stacks.width))
+        return _zeros(how.directions * rows * how.stacks.width, x.dtype)
     return states[0].contiguous() if len(states) == 1 else torch.cat(tuple(states), -1)
+
+
+# So few that torch fills them with one thread: in a forked process it has no others.
+_MOST_ZEROS: Final = 1 << 14
+_all_zeros: dict[torch.dtype, Tensor] = {}
+
+
+def _zeros(count: int, dtype: torch.dtype) -> Tensor:
+    """So many zeros or more, which the native code alone reads: few of them always the same."""
+    found = _all_zeros.get(dtype)
+    if found is None or count > len(found):
+        found = torch.zeros(max(count, _MOST_ZEROS), dtype=dtype, device="cpu")
+        if count <= _MOST_ZEROS:
+            _all_zeros[dtype] = found
+    return found
 
 
 def _sources(how: StackedRun, weights: Sequence[Tensor]) -> list[Tensor]:
@@ -339,7 +389,7 @@ class _Stacked(torch.autograd.Function):
             saved = out.clone()
         ctx.save_for_backward(saved, made.kept, how.lengths, *tensors)
         ctx.kinds = [(t.shape, t.dtype) for t in tensors]
-        ctx.wide = wide if any(a is not b for a, b in zip(wide, tensors, strict=True)) else None
+        ctx.wide = None if all(map(operator.is_, wide, tensors)) else wide
         return _with_outputs(how, made)
 
     @staticmethod
@@ -354,7 +404,11 @@ class _Stacked(torch.autograd.Function):
                 "the data of a tensor that is needed for the gradient was exchanged after the "
                 "forward pass for one of another shape or dtype"
             )
-        if torch.is_grad_enabled() or transformed(given) or not unseen([*tensors, *given]):
+        compiled = torch.compiler.is_compiling()  # where the questions below have no true answer
+        # What was saved was seen by nobody in the forward pass, unless it was packed away.
+        seen = compiled or not unseen(given if ctx.out is not None else [*tensors, *given])
+        again = torch.is_grad_enabled() or (not compiled and transformed(given))
+        if again or (seen and not how.stacks.whole):
             return None, *_differentiable(how, tensors, grads)
         x, states, weights = _told_apart(how, ctx.wide or tensors)
         if out is None:
@@ -364,14 +418,17 @@ class _Stacked(torch.autograd.Function):
             if out._version != ctx.version:
                 out = _forward(how, x, states, weights, False).out
         wide = [None if g is None else _in(how.compute, (g,))[0] for g in grads]
-        found = _backward(how, x, states, weights, out, kept, wide, ctx.needs_input_grad[1])
+        backward = _by_operator if seen else _backward
+        found = backward(how, x, states, weights, out, kept, wide, ctx.needs_input_grad[1])
         if ctx.wide is None:
             return None, *found
         pairs = zip(found, tensors, strict=True)
         return None, *[None if g is None else _in(t.dtype, (g,))[0] for g, t in pairs]
 
 
-_apply: Final = cast("Any", _Stacked.apply)
+_apply: Final[Any] = super(torch.autograd.Function, _Stacked).apply
+_requires: Final = torch._C.TensorBase.requires_grad.__get__  # type: ignore[attr-defined]
+_wrapped: Final = torch._C._functorch.is_functorch_wrapped_tensor
 
 
 def _told_apart(
@@ -427,10 +484,8 @@ def _backward(
     for_start = x.new_empty((directions, rows, stacks.width))
     small = pool.SMALLEST // x.element_size()
     for_weights = [
-        torch.empty_like(w, memory_format=torch.contiguous_format)
-        if w.numel() < small
-        else pool.empty(w.shape, x)
-        for w in weights
+        torch.empty_like(w) if w.numel() < small else pool.empty(w.shape, x)
+        for w in sources[: len(weights)]  # contiguous
     ]
     layout = stacks.layout(directions, x.element_size())
     pointers = layout.pointers(layout.reads, sources)
@@ -458,6 +513,45 @@ def _backward(
         for_states = for_start.split(stacks.sizes, -1)
     shaped = [g.view(s.shape) for g, s in zip(for_states, states, strict=True)]
     return [for_x, *shaped, *for_weights]
+
+
+def _by_operator(
+    how: StackedRun,
+    x: Tensor,
+    states: Sequence[Tensor],
+    weights: Sequence[Tensor],
+    out: Tensor,
+    kept: Tensor,
+    gradients: Sequence[Tensor | None],
+    grad_x: bool,
+) -> list[Tensor | None]:
+    """As `_backward`, through torch's dispatcher, where the stacks are whole."""
+    stacks, axes = how.stacks, how.axes
+    order = _AXES.get(axes, lambda t: t)
+    in_time = order(x)
+    shape = how.directions, in_time.shape[1], stacks.width
+    start = torch.cat(tuple(states), -1).view(shape) if states else x.new_zeros(shape)
+    grad_out, grad_lasts = gradients[0], gradients[1:]
+    if axes in ("bd", "d"):
+        grad_out, grad_lasts = None, gradients
+    grad_last = _last_gradient(how, grad_lasts, shape[1])
+    for_x, for_start, *for_weights = torch.ops.onegate.backward(
+        in_time,
+        start,
+        list(weights),
+        how.lengths,
+        programs.key_of(stacks.graph),
+        out,
+        kept,
+        None if grad_out is None else order(grad_out),
+        None if grad_last is None else grad_last.view(shape),
+        grad_x,
+    )
+    if grad_x:
+        for_x = for_x.transpose(0, 1) if axes == "btd" else for_x.view(x.shape)
+    parts = for_start.split(stacks.sizes, -1)
+    for_states = [g.reshape(s.shape) for g, s in zip(parts, states, strict=False)]
+    return [for_x if grad_x else None, *for_states, *for_weights]
 
 
 def _last_gradient(how: StackedRun, given: Sequence[Tensor | None], rows: int) -> Tensor | None:
