@@ -124,6 +124,14 @@ class TestCalls:
         x = torch.randn(T, B, D, dtype=torch.float64)
         compare(name, call, [x], num_layers=3, dropout=0.4)
 
+    def test_dropout_between_layers_with_the_batch_first(self, name: str) -> None:
+        def call(layer: Any, x: Tensor) -> Any:
+            torch.manual_seed(5)
+            return layer(x, lengths=LENGTHS)
+
+        x = torch.randn(B, T, D, dtype=torch.float64)
+        compare(name, call, [x], num_layers=3, dropout=0.4, batch_first=True)
+
     def test_the_last_state_alone(self, name: str) -> None:
         """As a classifier uses it: the output's gradient does not exist."""
         x = torch.randn(T, B, D, dtype=torch.float64)
