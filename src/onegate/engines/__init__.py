@@ -76,7 +76,8 @@ def fused_alone(asked: str) -> bool:
 
 def fused_taken(asked: str, x: Tensor) -> Choice:
     """What `choose` says where the fused engine is the first and can run."""
-    return _remembered(asked, ENGINES[0], x, None)
+    known = _CHOICES.get((fused.ENGINE.name, asked, x.dtype, "cpu"))
+    return known or _remembered(asked, fused.ENGINE, x, None)
 
 
 def _remembered(asked: str, engine: Engine, x: Tensor, problem: str | None) -> Choice:

@@ -109,9 +109,9 @@ class Weights(nn.Module):
 
     def tensors(self) -> dict[str, Tensor]:
         """The parameters as they are now, by the keys of the graph."""
-        found = {}
+        found, modules = {}, self._modules
         for key, group, name in self._places:
-            owner = self._modules[group] if group else self
+            owner = modules[group] if group else self
             # The plain case at a tenth of getattr's cost; a parametrised weight is a property.
             value = owner._parameters.get(name)  # type: ignore[union-attr]
             found[key] = self._tensor(group, name) if value is None else value
@@ -230,17 +230,17 @@ class Cell(DisplayedLayer, Weights):
         arguments.check_input(input, self.graph.input_size, "B")
         batched = input.dim() == 2
         parameters = self.tensors()
-        like = self.example()
-        arguments.check_alike("input", input, like)
-        sizes = self._sizes
+        like, sizes = self.example(), self._sizes
         states: tuple[Tensor, ...] = ()
         if hx is not None:
+            arguments.check_alike("input", input, like)
             axes, lead = (("B",), (input.shape[0],)) if batched else ((), ())
             states = arguments.states(hx, sizes, axes, lead, like)
         if extra is None and not torch.compiler.is_compiling():
             found = self._run_directly(input, states, list(parameters.values()))
             if found is not None:
                 return found
+        arguments.check_alike("input", input, like)
         x = input.unsqueeze(0) if batched else input.view(1, 1, -1)
         if not states:
             start = tuple([x.new_zeros(x.shape[1], size) for size in sizes.values()])

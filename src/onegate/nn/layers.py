@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import replace
 from itertools import chain, repeat
-from typing import Any, Final, Literal, overload
+from typing import Any, Final, Literal, TypeAlias, overload
 
 import torch
 import torch.nn.functional as F
@@ -30,6 +30,7 @@ from onegate.tracing import trace
 from onegate.units import get
 from onegate.values import flag
 
+Parameters: TypeAlias = list[list[dict[str, Tensor]]]
 # What layers that were pickled whole by version 0.1 do not have yet.
 _SINCE_0_1: Final = {
     **dict.fromkeys(("input_dropout", "recurrent_dropout", "candidate_dropout"), 0.0),
@@ -241,15 +242,16 @@ class Recurrent(DisplayedLayer, nn.Module):
         if hx is not None:
             states = self._checked(hx, x.shape[1] if batched else None)
         further, axes = NOTHING, self._axes if batched else "T"
+        parameters = self._parameters_now()
         if extra is not None or reset is not None or return_states or self._extra_sizes:
             further = self._further(x, extra, reset, flag("return_states", return_states), axes)
         elif not torch.compiler.is_compiling():
-            found = self._run_directly(input, axes, states, lengths)
+            found = self._run_directly(input, axes, states, lengths, parameters)
             if found is not None:
                 return found
         if not batched:
             states = tuple(state.unsqueeze(1) for state in states)
-        out, last, every = self._run(x, states, lengths, further)
+        out, last, every = self._run(x, states, lengths, further, parameters)
         if not batched:
             out, last = out.squeeze(1), tuple(state.squeeze(1) for state in last)
             every = tuple(state.squeeze(2) for state in every)
@@ -287,7 +289,8 @@ class Recurrent(DisplayedLayer, nn.Module):
             states = self._checked(hx, x.shape[1])
             states = _reordered(states, packed.sorted_indices)
         further = self._further(x, None, None, False, "TB") if self._extra_sizes else NOTHING
-        out, last, _ = self._run(x, states, lengths.to(x.device), further)
+        parameters = self._parameters_now()
+        out, last, _ = self._run(x, states, lengths.to(x.device), further, parameters)
         last = _reordered(last, packed.unsorted_indices)
         data = pack_padded_sequence(out, lengths).data
         repacked = PackedSequence(
@@ -301,6 +304,7 @@ class Recurrent(DisplayedLayer, nn.Module):
         states: tuple[Tensor, ...],
         lengths: Tensor | None,
         further: Further,
+        parameters: Parameters,
     ) -> tuple[Tensor, tuple[Tensor, ...], tuple[Tensor, ...]]:
         """x: (T, B, d). states, and the last ones returned: each (D * num_layers, B, size).
 
@@ -312,7 +316,7 @@ class Recurrent(DisplayedLayer, nn.Module):
         further = replace(further, recompute=True) if self.recompute else further
         for layer, weights in enumerate(self._weights()):
             graph = weights[0].graph
-            directions = [Direction(next(starts), each.tensors()) for each in weights]
+            directions = [Direction(next(starts), each) for each in parameters[layer]]
             if layer == 0:
                 arguments.check_alike("input", x, weights[0].example())
                 if self._stand_in is None:
@@ -351,7 +355,12 @@ class Recurrent(DisplayedLayer, nn.Module):
         return x, tuple([torch.stack(each) for each in zip(*lasts, strict=True)]), over_time
 
     def _run_directly(
-        self, x: Tensor, axes: str, states: tuple[Tensor, ...], lengths: Tensor | None
+        self,
+        x: Tensor,
+        axes: str,
+        states: tuple[Tensor, ...],
+        lengths: Tensor | None,
+        parameters: Parameters,
     ) -> tuple[Tensor, States] | None:
         """The results of `forward`, where little was asked for, by the fused engine's shortest way.
 
@@ -362,16 +371,16 @@ class Recurrent(DisplayedLayer, nn.Module):
             return None
         if (self.learn_initial_state and not states) or not fused_alone(self.engine):
             return None
-        layers, count, dtype = self._weights(), self.num_layers, x.dtype
+        count, ways, dtype = self.num_layers, len(parameters[0]), x.dtype
         turned = axes == "BT" and count > 1  # dropout is drawn in the order of time
-        order, ways = "tbd" if turned else _ORDERS[axes], len(layers[0])
+        order = "tbd" if turned else _ORDERS[axes]
         others = states
         if lengths is not None:
             others, lengths = (*states, lengths), lengths.contiguous()
         runs = []
-        for weights in layers:
-            stacks = stacked.whole(weights[0].graph)
-            tensors = [t for each in weights for t in each.tensors().values()]
+        for (weights, *_), own in zip(self._weights(), parameters, strict=True):
+            stacks = stacked.whole(weights.graph)
+            tensors = [t for each in own for t in each.values()]
             if not stacked.fits(stacks, x, others, tensors):
                 return None
             runs.append((StackedRun(stacks, ways, order, dtype, dtype, lengths=lengths), tensors))
@@ -432,6 +441,10 @@ class Recurrent(DisplayedLayer, nn.Module):
         if batch is None:
             return arguments.states(hx, self._sizes, (_ROWS,), (rows,), like)
         return arguments.states(hx, self._sizes, (_ROWS, "B"), (rows, batch), like)
+
+    def _parameters_now(self) -> Parameters:
+        """By layer, direction and key, once for each call: some may be computed, even drawn."""
+        return [[each.tensors() for each in weights] for weights in self._weights()]
 
     def _weights(self) -> list[list[Weights]]:
         """The parameters by layer and direction."""

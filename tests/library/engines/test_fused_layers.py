@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 import torch
 from torch import Tensor, nn
+from torch.nn.utils import parametrize
 from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
 
 import onegate
@@ -225,6 +226,26 @@ def test_parameters_between_other_numbers_and_new_ones() -> None:
     layer.l0.f.U = nn.Parameter(torch.zeros(N, N))
     layer(x)[0].sum().backward()
     assert layer.l0.f.U.grad is not None
+
+
+class Counted(nn.Module):
+    calls = 0
+
+    def forward(self, weight: Tensor) -> Tensor:
+        self.calls += 1
+        return weight.clone()
+
+
+@pytest.mark.parametrize("low", [False, True])
+def test_a_parameter_that_is_computed_is_computed_once(low: bool) -> None:
+    """Whichever way is taken: it might be drawn, or iterated, as by spectral_norm."""
+    layer: Any = onegate.MGU(D, N)
+    counted = Counted()
+    parametrize.register_parametrization(layer.l0.h, "U", counted, unsafe=True)
+    before = counted.calls
+    with torch.autocast("cpu", enabled=low):
+        layer(torch.randn(T, B, D))
+    assert counted.calls == before + 1
 
 
 def test_auto_takes_the_fused_engine() -> None:

@@ -29,7 +29,7 @@ def empty(shape: Sequence[int], like: Tensor) -> Tensor:
     for n in shape:
         size *= n
     if size < SMALLEST:
-        return like.new_empty(shape)
+        return like.new_empty(*shape)  # unpacked it takes two thirds of the time
     block = _take(_rounded(size))
     view = memoryview(block)
     number = id(view)

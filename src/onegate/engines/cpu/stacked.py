@@ -344,9 +344,9 @@ def _forward(
     start, sources = _start(how, x, states, rows), _sources(how, weights)
     size = count, rows, directions * entry.size
     # torch's own memory where there is no gradient: only such a tensor may be resized.
-    out = pool.empty(size, x) if keep else x.new_empty(size)
+    out = pool.empty(size, x) if keep else x.new_empty(*size)
     kept = pool.empty((directions * count * rows * entry.per_row,), x) if keep else None
-    last = x.new_empty((directions, rows, entry.width))
+    last = x.new_empty(directions, rows, entry.width)
     layout = stacks.layout(directions, x.element_size())
     pointers = layout.pointers(layout.reads, sources)  # lives as long as the call
     entry.native.forward(_call(how, steps, x, start, pointers, out, last, kept))
@@ -481,7 +481,7 @@ def _backward(
         _, _, out_step, out_row = _steps(grad_out, axes)
     grad_last = _last_gradient(how, grad_lasts, rows)
     for_x = x.new_empty((directions, steps.steps, rows, x.shape[-1])) if grad_x else None
-    for_start = x.new_empty((directions, rows, stacks.width))
+    for_start = x.new_empty(directions, rows, stacks.width)
     small = pool.SMALLEST // x.element_size()
     for_weights = [
         torch.empty_like(w) if w.numel() < small else pool.empty(w.shape, x)
