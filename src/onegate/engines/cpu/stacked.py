@@ -23,9 +23,9 @@ from onegate.engines.cpu.native import BackwardCall, ForwardCall
 from onegate.engines.cpu.operator import (
     DTYPES,
     ENGINE,
+    LOW,
     alone,
     hooks,
-    low_precision,
     stored,
     transformed,
     unseen,
@@ -195,7 +195,6 @@ def fits(
 
     others: the states and lengths, which like x are checked; what weights are now nobody knows.
     """
-    dtype = x.dtype
     if (
         not weights
         or not can(x, others, weights)
@@ -204,10 +203,12 @@ def fits(
         or [w.shape for w in weights] != len(weights) // len(stacks.shapes) * stacks.shapes
     ):
         return None
-    low, autocast = low_precision(x), torch.is_autocast_enabled("cpu")
-    if low is None or not autocast:
-        alike = not autocast and False not in [w.dtype is dtype for w in weights]
-        return (dtype if low is None else torch.float32, dtype) if alike else None
+    dtype = x.dtype
+    if not torch.is_autocast_enabled("cpu"):
+        if False in [w.dtype is dtype for w in weights]:
+            return None
+        return (torch.float32 if dtype in LOW else dtype), dtype
+    low = torch.get_autocast_dtype("cpu")
     known = torch.float32, low, torch.int64
     if False in [t.dtype in known for t in (x, *others, *weights)]:
         return None
@@ -332,7 +333,8 @@ def _zeros(count: int, dtype: torch.dtype) -> Tensor:
 def _call(
     how: StackedRun, steps: _Steps, x: Tensor, start: Tensor, weights: Sequence[Tensor],
     out: Tensor | None, last: Tensor | None, kept: Tensor | None,
-) -> ForwardCall:  # fmt: skip
+) -> tuple[ForwardCall, Any]:  # fmt: skip
+    """With the pointers, which must live as long as the call."""
     layout = how.stacks.layout(how.directions, weights[0].element_size())
     pointers = layout.pointers(weights)
     place = ctypes.addressof(pointers)
@@ -354,7 +356,6 @@ def _call(
         None if kept is None else kept.data_ptr(),
         place,
     )
-    call.array = pointers
     if layout.adds:
         call.added = place + layout.adds
     kind = how.compute
@@ -362,7 +363,7 @@ def _call(
         call.x_stored, call.start_stored = stored(x.dtype), stored(start.dtype)
         call.parameters_stored = stored(weights[0].dtype)
         call.out_stored, call.last_stored = stored(how.out), stored(how.given)
-    return call
+    return call, pointers
 
 
 def _forward(
@@ -376,12 +377,17 @@ def _forward(
     start, weights = _start(how, x, states, rows), [w.contiguous() for w in weights]
     size = count, rows, directions * entry.size
     # torch's own memory where there is no gradient: only such a tensor may be resized.
-    out = pool.empty(size, x, how.out) if keep else pool.fresh(size, x, how.out)
-    per_row = entry.per_row if how.out is how.compute else entry.per_row + entry.size
-    numbers = directions * count * rows * per_row
-    kept = pool.empty((numbers,), x, how.compute) if keep else None
-    last = pool.fresh((directions, rows, entry.width), x, how.given)
-    entry.native.forward(_call(how, steps, x, start, weights, out, last, kept))
+    kept = None
+    if keep:
+        out = pool.empty(size, x, how.out)
+        per_row = entry.per_row if how.out is how.compute else entry.per_row + entry.size
+        kept = pool.empty((directions * count * rows * per_row,), x, how.compute)
+    else:
+        out = x.new_empty(*size) if x.dtype is how.out else pool.fresh(size, x, how.out)
+    size = directions, rows, entry.width
+    last = x.new_empty(*size) if x.dtype is how.given else pool.fresh(size, x, how.given)
+    call, _pointers = _call(how, steps, x, start, weights, out, last, kept)
+    entry.native.forward(call)
     lasts = [last]
     if len(stacks.sizes) > 1:
         own = torch.contiguous_format
@@ -476,8 +482,7 @@ class _Stacked(torch.autograd.Function):
                 out = _forward(how, x, states, weights, False).out
         backward = _by_operator if seen else _backward
         found = backward(how, x, states, weights, out, kept, grads, ctx.needs_input_grad[1])
-        pairs = zip(found, tensors, strict=True)
-        return None, *[g if g is None or g.dtype is t.dtype else g.to(t.dtype) for g, t in pairs]
+        return None, *found  # autograd rounds what is of a wider dtype than its tensor
 
 
 _apply: Final[Any] = super(torch.autograd.Function, _Stacked).apply
@@ -545,7 +550,7 @@ def _backward(
     ]
     layout = stacks.layout(directions, weights[0].element_size())
     places = layout.pointers(for_weights)
-    forward = _call(how, steps, x, start, weights, out, None, kept)
+    forward, _pointers = _call(how, steps, x, start, weights, out, None, kept)
     call = BackwardCall(
         forward,
         None if grad_out is None else grad_out.data_ptr(),
