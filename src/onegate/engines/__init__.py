@@ -59,8 +59,7 @@ def choose(asked: str, graph: Graph, x: Tensor, directions: Sequence[Direction])
             continue
         found = engine.problem(graph, x, directions)
         if found is None:
-            key = engine.name, problem or asked, x.dtype, x.device.type
-            return _CHOICES.get(key) or _CHOICES.setdefault(key, _choice(asked, engine, x, problem))
+            return _remembered(asked, engine, x, problem)
         if asked == engine.name:
             raise EngineError(
                 f"engine={asked!r} cannot run this: {found}; engine='auto' or "
@@ -68,6 +67,22 @@ def choose(asked: str, graph: Graph, x: Tensor, directions: Sequence[Direction])
             )
         problem = found
     raise EngineError(f"no engine can run this: {problem}")
+
+
+def fused_alone(asked: str) -> bool:
+    """Whether the fused engine's own `run` is what `choose` looks at first."""
+    return ENGINES[0].run is fused.run and asked in ("auto", ENGINES[0].name)
+
+
+def fused_taken(asked: str, x: Tensor) -> Choice:
+    """What `choose` says where the fused engine is the first and can run."""
+    known = _CHOICES.get((fused.ENGINE.name, asked, x.dtype, "cpu"))
+    return known or _remembered(asked, fused.ENGINE, x, None)
+
+
+def _remembered(asked: str, engine: Engine, x: Tensor, problem: str | None) -> Choice:
+    key = engine.name, problem or asked, x.dtype, x.device.type
+    return _CHOICES.get(key) or _CHOICES.setdefault(key, _choice(asked, engine, x, problem))
 
 
 def _choice(asked: str, engine: Engine, x: Tensor, problem: str | None) -> Choice:

@@ -12,8 +12,10 @@ from torch.nn.utils.spectral_norm import SpectralNorm
 from torch.nn.utils.weight_norm import WeightNorm
 
 from onegate.display import DisplayedLayer
-from onegate.engines import NOT_RUN, Choice, choose, runner
+from onegate.engines import NOT_RUN, Choice, choose, fused_alone, fused_taken, runner
 from onegate.engines.base import NOTHING, Direction, Further
+from onegate.engines.cpu import stacked
+from onegate.engines.cpu.stacked import StackedRun
 from onegate.language import Graph, Unit, UnitError
 from onegate.nn import arguments
 from onegate.nn import init as initial
@@ -107,9 +109,9 @@ class Weights(nn.Module):
 
     def tensors(self) -> dict[str, Tensor]:
         """The parameters as they are now, by the keys of the graph."""
-        found = {}
+        found, modules = {}, self._modules
         for key, group, name in self._places:
-            owner = self._modules[group] if group else self
+            owner = modules[group] if group else self
             # The plain case at a tenth of getattr's cost; a parametrised weight is a property.
             value = owner._parameters.get(name)  # type: ignore[union-attr]
             found[key] = self._tensor(group, name) if value is None else value
@@ -229,17 +231,22 @@ class Cell(DisplayedLayer, Weights):
             return arguments.by_wrapper(Cell.forward, self, input, hx, extra=extra)
         arguments.check_input(input, self.graph.input_size, "B")
         batched = input.dim() == 2
-        x = input.unsqueeze(0) if batched else input.view(1, 1, -1)
         parameters = self.tensors()
-        like = self.example()
-        sizes = self._sizes
-        if hx is None:
+        like, sizes = self.example(), self._sizes
+        states: tuple[Tensor, ...] = ()
+        if hx is not None:
+            axes, lead = (("B",), (input.shape[0],)) if batched else ((), ())
+            states = arguments.states(hx, sizes, axes, lead, like)
+        if extra is None and not torch.compiler.is_compiling():
+            found = self._run_directly(input, states, list(parameters.values()))
+            if found is not None:
+                return found
+        arguments.check_alike("input", input, like)  # after shapes, as in torch
+        x = input.unsqueeze(0) if batched else input.view(1, 1, -1)
+        if not states:
             start = tuple([x.new_zeros(x.shape[1], size) for size in sizes.values()])
         else:
-            axes, lead = (("B",), (x.shape[1],)) if batched else ((), ())
-            start = arguments.states(hx, sizes, axes, lead, like)
-            start = start if batched else tuple(state.unsqueeze(0) for state in start)
-        arguments.check_alike("input", input, like)  # after shapes, as in torch
+            start = states if batched else tuple(state.unsqueeze(0) for state in states)
         further = NOTHING
         if extra is not None or len(self.graph.inputs) > 1:
             widths = {i.name: i.size or 0 for i in self.graph.inputs[1:]}
@@ -254,6 +261,23 @@ class Cell(DisplayedLayer, Weights):
         new = new if batched else tuple(state.squeeze(0) for state in new)
         # Copies, not views: a state may be changed in place, and is contiguous.
         new = tuple([state.clone(memory_format=torch.contiguous_format) for state in new])
+        return new[0] if len(new) == 1 else new
+
+    def _run_directly(
+        self, x: Tensor, states: tuple[Tensor, ...], parameters: list[Tensor]
+    ) -> States | None:
+        """As a layer's: by the fused engine alone, None where that cannot be."""
+        stacks = stacked.whole(self.graph)
+        if len(self.graph.inputs) > 1 or not fused_alone(self.engine):
+            return None
+        kinds = stacked.fits(stacks, x, states, parameters)
+        if kinds is None:
+            return None
+        choice = fused_taken(self.engine, x)
+        if choice is not self._choice:
+            self._choice = choice
+        how = StackedRun(stacks, 1, "bd" if x.dim() == 2 else "d", *kinds, kinds[0])
+        new = stacked.run(how, x, states, parameters)
         return new[0] if len(new) == 1 else new
 
     def __getstate__(self) -> dict[str, Any]:

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import inspect
-import itertools
 import warnings
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import replace
-from typing import Any, Final, Literal, overload
+from itertools import chain, repeat
+from typing import Any, Final, Literal, TypeAlias, overload
 
 import torch
 import torch.nn.functional as F
@@ -16,8 +16,10 @@ from torch import Tensor, nn
 from torch.nn.utils.rnn import PackedSequence, pack_padded_sequence, pad_packed_sequence
 
 from onegate.display import DisplayedLayer
-from onegate.engines import NOT_RUN, Choice, choose, runner
+from onegate.engines import NOT_RUN, Choice, choose, fused_alone, fused_taken, runner
 from onegate.engines.base import NOTHING, Direction, Further, Run
+from onegate.engines.cpu import stacked
+from onegate.engines.cpu.stacked import StackedRun
 from onegate.language import Graph, Unit
 from onegate.nn import arguments
 from onegate.nn import init as initial
@@ -28,6 +30,7 @@ from onegate.tracing import trace
 from onegate.units import get
 from onegate.values import flag
 
+Parameters: TypeAlias = list[list[dict[str, Tensor]]]
 # What layers that were pickled whole by version 0.1 do not have yet.
 _SINCE_0_1: Final = {
     **dict.fromkeys(("input_dropout", "recurrent_dropout", "candidate_dropout"), 0.0),
@@ -155,7 +158,7 @@ class Recurrent(DisplayedLayer, nn.Module):
 
     def reset_parameters(self) -> None:
         """Draws new values as `init=` says."""
-        for weights in itertools.chain.from_iterable(self._weights()):
+        for weights in chain.from_iterable(self._weights()):
             weights.initialise(self.init)
 
     def flatten_parameters(self) -> None:
@@ -239,16 +242,20 @@ class Recurrent(DisplayedLayer, nn.Module):
             if not batched:
                 raise ValueError("lengths= is for batches; cut the one sequence to its length")
             lengths = arguments.lengths(lengths, x)
-        states = None
+        states: tuple[Tensor, ...] = ()
         if hx is not None:
             states = self._checked(hx, x.shape[1] if batched else None)
-            if not batched:
-                states = tuple(state.unsqueeze(1) for state in states)
-        further = NOTHING
+        further, axes = NOTHING, self._axes if batched else "T"
+        parameters = self._parameters_now()
         if extra is not None or reset is not None or return_states or self._extra_sizes:
-            axes = self._axes if batched else "T"
             further = self._further(x, extra, reset, flag("return_states", return_states), axes)
-        out, last, every = self._run(x, states, lengths, further)
+        elif not torch.compiler.is_compiling():
+            found = self._run_directly(input, axes, states, lengths, parameters)
+            if found is not None:
+                return found
+        if not batched:
+            states = tuple(state.unsqueeze(1) for state in states)
+        out, last, every = self._run(x, states, lengths, further, parameters)
         if not batched:
             out, last = out.squeeze(1), tuple(state.squeeze(1) for state in last)
             every = tuple(state.squeeze(2) for state in every)
@@ -281,12 +288,13 @@ class Recurrent(DisplayedLayer, nn.Module):
         """Runs a padded batch, longest row first; states come and go in the rows' own order."""
         arguments.check_input(packed.data, self.input_size, "T")
         x, lengths = pad_packed_sequence(PackedSequence(packed.data, packed.batch_sizes))
-        states = None
+        states: tuple[Tensor, ...] = ()
         if hx is not None:
             states = self._checked(hx, x.shape[1])
             states = _reordered(states, packed.sorted_indices)
         further = self._further(x, None, None, False, "TB") if self._extra_sizes else NOTHING
-        out, last, _ = self._run(x, states, lengths.to(x.device), further)
+        parameters = self._parameters_now()
+        out, last, _ = self._run(x, states, lengths.to(x.device), further, parameters)
         last = _reordered(last, packed.unsorted_indices)
         data = pack_padded_sequence(out, lengths).data
         repacked = PackedSequence(
@@ -297,9 +305,10 @@ class Recurrent(DisplayedLayer, nn.Module):
     def _run(
         self,
         x: Tensor,
-        states: tuple[Tensor, ...] | None,
+        states: tuple[Tensor, ...],
         lengths: Tensor | None,
         further: Further,
+        parameters: Parameters,
     ) -> tuple[Tensor, tuple[Tensor, ...], tuple[Tensor, ...]]:
         """x: (T, B, d). states, and the last ones returned: each (D * num_layers, B, size).
 
@@ -311,7 +320,7 @@ class Recurrent(DisplayedLayer, nn.Module):
         further = replace(further, recompute=True) if self.recompute else further
         for layer, weights in enumerate(self._weights()):
             graph = weights[0].graph
-            directions = [Direction(next(starts), each.tensors()) for each in weights]
+            directions = [Direction(next(starts), each) for each in parameters[layer]]
             if layer == 0:
                 arguments.check_alike("input", x, weights[0].example())
                 if self._stand_in is None:
@@ -349,6 +358,54 @@ class Recurrent(DisplayedLayer, nn.Module):
         # Copies, not views: a state may be changed in place, and is contiguous.
         return x, tuple([torch.stack(each) for each in zip(*lasts, strict=True)]), over_time
 
+    def _run_directly(
+        self,
+        x: Tensor,
+        axes: str,
+        states: tuple[Tensor, ...],
+        lengths: Tensor | None,
+        parameters: Parameters,
+    ) -> tuple[Tensor, States] | None:
+        """The results of `forward`, where little was asked for, by the fused engine's shortest way.
+
+        A single step then takes little more than the native code. None where somebody else has to
+        see the call, or a check has something to say. axes: of x and the outputs.
+        """
+        if self._inside or self.recompute or self._stand_in is not None:
+            return None
+        if (self.learn_initial_state and not states) or not fused_alone(self.engine):
+            return None
+        count, ways = self.num_layers, len(parameters[0])
+        turned = axes == "BT" and count > 1  # dropout is drawn in the order of time
+        order = "tbd" if turned else _ORDERS[axes]
+        others = states
+        if lengths is not None:
+            others, lengths = (*states, lengths), lengths.contiguous()
+        runs = []
+        for (weights, *_), own in zip(self._weights(), parameters, strict=True):
+            stacks = stacked.whole(weights.graph)
+            tensors = [t for each in own for t in each.values()]
+            kinds = stacked.fits(stacks, x, others, tensors)
+            if kinds is None:
+                return None
+            runs.append((StackedRun(stacks, ways, order, *kinds, kinds[1], lengths), tensors))
+        choice = fused_taken(self.engine, x)
+        if choice is not self._choice:
+            self._choice = choice
+        if count == 1:
+            out, *last = stacked.run(runs[0][0], x, states, runs[0][1])
+            return out, last[0] if len(last) == 1 else tuple(last)
+        starts = zip(*[s.split(ways) for s in states], strict=True) if states else repeat(())
+        out = x.transpose(0, 1) if turned else x
+        lasts: list[list[Tensor]] = []
+        for (how, tensors), start in zip(runs, starts, strict=False):
+            if lasts and self.dropout:
+                out = F.dropout(out, self.dropout, self.training)
+            out, *last = stacked.run(how, out, start, tensors)
+            lasts.append(last)
+        joined = tuple([torch.cat(each) for each in zip(*lasts, strict=True)])
+        return out.transpose(0, 1) if turned else out, _one_or_all(joined)
+
     def _told_apart(
         self, every: Tensor, directions: int
     ) -> tuple[Tensor, list[tuple[Tensor, ...]]]:
@@ -368,9 +425,9 @@ class Recurrent(DisplayedLayer, nn.Module):
                 )
         return found[0]
 
-    def _starts(self, x: Tensor, states: tuple[Tensor, ...] | None) -> Iterator[tuple[Tensor, ...]]:
+    def _starts(self, x: Tensor, states: tuple[Tensor, ...]) -> Iterator[tuple[Tensor, ...]]:
         """The states before the first step by layer and direction, each (B, size)."""
-        if states is not None:
+        if states:
             return zip(*(state.unbind(0) for state in states), strict=True)
         if self.learn_initial_state:
             return (
@@ -380,7 +437,7 @@ class Recurrent(DisplayedLayer, nn.Module):
             )
         zero = x.new_zeros(())
         zeros = tuple([zero.expand(x.shape[1], size) for size in self._sizes.values()])
-        return itertools.repeat(zeros)
+        return repeat(zeros)
 
     def _checked(self, hx: States, batch: int | None) -> tuple[Tensor, ...]:
         weights = self._weights()
@@ -389,6 +446,10 @@ class Recurrent(DisplayedLayer, nn.Module):
         if batch is None:
             return arguments.states(hx, self._sizes, (arguments.ROWS,), (rows,), like)
         return arguments.states(hx, self._sizes, (arguments.ROWS, "B"), (rows, batch), like)
+
+    def _parameters_now(self) -> Parameters:
+        """By layer, direction and key, once for each call: some may be computed, even drawn."""
+        return [[each.tensors() for each in weights] for weights in self._weights()]
 
     def _weights(self) -> list[list[Weights]]:
         """The parameters by layer and direction."""
@@ -430,6 +491,7 @@ class Recurrent(DisplayedLayer, nn.Module):
         return ", ".join(shown)
 
 
+_ORDERS: Final = {"TB": "tbd", "BT": "btd", "T": "td"}
 _SHOWN: Final = (
     "num_layers",
     "bias",

@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import warnings
 from collections.abc import Callable, Iterator
+from contextlib import nullcontext
 from typing import Any
 
 import pytest
@@ -148,6 +149,26 @@ class TestTensorsThatAreNotWhatTheirMemoryHolds:
         )
 
 
+def test_a_tensor_that_outlived_its_transform() -> None:
+    layer, reference = pair()
+    kept: list[Tensor] = []
+
+    def keep(x: Tensor) -> Tensor:
+        kept.append(x)
+        return x.sum()
+
+    x = torch.randn(T, B, D, dtype=torch.float64)
+    torch.func.grad(keep)(x)
+    assert torch._C._functorch.is_functorch_wrapped_tensor(kept[0])
+    ours, theirs = layer(kept[0])[0], reference(x)[0]
+    assert_close(ours, theirs)
+    found = [
+        torch.autograd.grad(out.square().sum(), list(module.parameters()))
+        for out, module in ((ours, layer), (theirs, reference))
+    ]
+    assert_close(*found)
+
+
 def weighted(module: nn.Module, x: Tensor) -> Tensor:
     out: Tensor = module(x)[0]
     return out[:, :, ::2].tanh().sum((0, 1))
@@ -263,6 +284,32 @@ class TestModes:
         with Seen() as seen:
             out.backward()
         assert seen.operators == OPERATORS[1:]
+
+    @pytest.mark.parametrize("name", ["mgu", "lstm"])
+    @pytest.mark.parametrize("case", ["steps first", "batch first", "one sequence", "cell", "row"])
+    def test_what_a_mode_around_the_backward_pass_lets_through(self, case: str, name: str) -> None:
+        shapes = {"one sequence": (T, D), "cell": (B, D), "row": (D,)}
+        x = torch.randn(shapes.get(case, (T, B, D)), dtype=torch.float64, requires_grad=True)
+        if case in ("cell", "row"):
+            module: Any = onegate.Cell(name, D, N, dtype=torch.float64)
+            lead: tuple[int, ...] = (B,) if case == "cell" else ()
+        else:
+            module, _ = pair(name, batch_first=case == "batch first", bidirectional=True)
+            lead = (2,) if case == "one sequence" else (2, x.shape[0 if module.batch_first else 1])
+        count = 2 if name == "lstm" else 1
+        states = [torch.randn(*lead, N, dtype=torch.float64).requires_grad_() for _ in range(count)]
+        inputs, found = [x, *states, *module.parameters()], []
+        for given in (states, []):
+            needed = inputs if given else [x, *module.parameters()]
+            hx = tuple(given) if count == 2 else given[0] if given else None
+            for mode in (Seen(), nullcontext()):
+                results = flat(module(x, hx or None) if count == 2 else module(x, hx))
+                with mode:
+                    loss = sum([t.square().sum() for t in results], torch.zeros(()))
+                    found.append(torch.autograd.grad(loss, needed))
+                assert isinstance(mode, nullcontext) or mode.operators == OPERATORS[1:]
+        assert_close(found[0], found[1])
+        assert_close(found[2], found[3])
 
     def test_the_profiler_shows_both_operators(self) -> None:
         layer, _ = pair()

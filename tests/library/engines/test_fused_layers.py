@@ -8,9 +8,11 @@ from typing import Any
 import pytest
 import torch
 from torch import Tensor, nn
+from torch.nn.utils import parametrize
 from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
 
 import onegate
+from onegate.engines.cpu import stacked
 from onegate.nn.layers import Recurrent
 from onegate.units import UNITS
 from tests.library.comparing import X_ALONE, assert_same, with_gradients
@@ -123,6 +125,14 @@ class TestCalls:
         x = torch.randn(T, B, D, dtype=torch.float64)
         compare(name, call, [x], num_layers=3, dropout=0.4)
 
+    def test_dropout_between_layers_with_the_batch_first(self, name: str) -> None:
+        def call(layer: Any, x: Tensor) -> Any:
+            torch.manual_seed(5)
+            return layer(x, lengths=LENGTHS)
+
+        x = torch.randn(B, T, D, dtype=torch.float64)
+        compare(name, call, [x], num_layers=3, dropout=0.4, batch_first=True)
+
     def test_the_last_state_alone(self, name: str) -> None:
         """As a classifier uses it: the output's gradient does not exist."""
         x = torch.randn(T, B, D, dtype=torch.float64)
@@ -145,6 +155,97 @@ def test_cells(name: str) -> None:
         found.append(with_gradients(lambda *v, run=cell: with_states(run, *v), inputs, parameters))
         assert cell.engine_report().name == engine
     assert_same(*found)
+
+
+@pytest.mark.parametrize("name", ["mgu", "lstm", "gru_reset_after"])
+@pytest.mark.parametrize("rows", [1, 3])
+@pytest.mark.parametrize("more", [{}, {"bidirectional": True}, {"batch_first": True}])
+def test_a_single_step(name: str, rows: int, more: dict[str, Any]) -> None:
+    shape = (rows, 1, D) if "batch_first" in more else (1, rows, D)
+    x = torch.randn(shape, dtype=torch.float64)
+    states = states_of(name, 1, 1 + ("bidirectional" in more), rows)
+    compare(name, lambda layer, x: layer(x), [x], **more)
+    compare(name, with_states, [x, *states], **more)
+
+
+def test_a_batch_with_more_zeros_than_are_kept() -> None:
+    layer, x = onegate.MGU(D, 64), torch.randn(2, 1200, D)
+    assert stacked._MOST_ZEROS < 1200 * 64
+    found = [
+        with_gradients(call, [x], {"gradient of f.U": layer.get_parameter("l0.f.U")})
+        for call in (lambda x: layer(x), lambda x: layer(x, torch.zeros(1, 1200, 64)))
+    ]
+    assert_same(*found)
+
+
+DIRECTLY: dict[str, Callable[[], Any]] = {
+    "states": lambda: onegate.MGU(D, N)(torch.randn(T, B, D), torch.zeros(1, B, N)),
+    "lengths": lambda: onegate.LSTM(D, N, 2)(torch.randn(T, B, D), lengths=LENGTHS),
+    "batch first": lambda: onegate.GRU(D, N, 2, batch_first=True)(torch.randn(B, T, D)),
+    "one sequence": lambda: onegate.MGU(D, N, bidirectional=True)(torch.randn(T, D)),
+    "a cell": lambda: onegate.LSTMCell(D, N)(torch.randn(B, D)),
+    "a cell and one row": lambda: onegate.MGUCell(D, N)(torch.randn(D), torch.zeros(N)),
+}
+
+
+@pytest.mark.parametrize("needed", [True, False])
+@pytest.mark.parametrize("case", DIRECTLY)
+def test_what_asks_for_little_takes_the_shortest_way(
+    case: str, needed: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def other(_: Any) -> Any:
+        raise AssertionError("an engine's `run` was asked for")
+
+    monkeypatch.setattr("onegate.nn.layers.runner", other)
+    monkeypatch.setattr("onegate.nn.cells.runner", other)
+    with torch.set_grad_enabled(needed):
+        DIRECTLY[case]()
+
+
+def test_lengths_between_other_numbers() -> None:
+    given = torch.tensor([[n, 99] for n in LENGTHS])[:, 0]
+    x = torch.randn(T, B, D, dtype=torch.float64)
+    compare("mgu", lambda layer, x: layer(x, lengths=given), [x])
+
+
+def test_parameters_between_other_numbers_and_new_ones() -> None:
+    layer: Any = onegate.MGU(D, N)
+    x = torch.randn(T, B, D)
+    expected = layer(x)[0]
+    u = layer.l0.f.U
+    u.data = torch.stack([u.data, torch.zeros(N, N)], -1)[..., 0]
+    assert torch.equal(layer(x)[0], expected)
+    u.data = u.data.t()
+    assert not torch.equal(layer(x)[0], expected)
+    out = layer(x)[0]
+    u.data = torch.zeros(N, N + 1)
+    with pytest.raises(RuntimeError, match="exchanged after the forward pass"):
+        out.sum().backward()
+    with pytest.raises(ValueError, match="a parameter is \\(9, 10\\)"):
+        layer(x)
+    layer.l0.f.U = nn.Parameter(torch.zeros(N, N))
+    layer(x)[0].sum().backward()
+    assert layer.l0.f.U.grad is not None
+
+
+class Counted(nn.Module):
+    calls = 0
+
+    def forward(self, weight: Tensor) -> Tensor:
+        self.calls += 1
+        return weight.clone()
+
+
+@pytest.mark.parametrize("low", [False, True])
+def test_a_parameter_that_is_computed_is_computed_once(low: bool) -> None:
+    """Whichever way is taken: it might be drawn, or iterated, as by spectral_norm."""
+    layer: Any = onegate.MGU(D, N)
+    counted = Counted()
+    parametrize.register_parametrization(layer.l0.h, "U", counted, unsafe=True)
+    before = counted.calls
+    with torch.autocast("cpu", enabled=low):
+        layer(torch.randn(T, B, D))
+    assert counted.calls == before + 1
 
 
 def test_auto_takes_the_fused_engine() -> None:

@@ -19,7 +19,7 @@ from torch import Tensor, nn
 from torch.nn.utils.rnn import pack_padded_sequence
 
 import onegate
-from onegate.engines.cpu import operator
+from onegate.engines.cpu import operator, stacked
 from onegate.engines.cpu.native import ForwardCall, NativeProgram, library
 from onegate.lowering.program import program
 from onegate.nn.drop_in_rule import ALWAYS, RULES
@@ -338,16 +338,22 @@ def test_own_layers_are_float32_that_is_rounded(
         return torch.autocast("cpu", dtype=low, enabled=autocast)
 
     with mock.patch.object(operator, "_run_low", None):  # is not called
-        got = results_of_own(layer, x, asked, around(), again)
-    with mock.patch.object(operator, "_is_readable", return_value=False):
+        found = [results_of_own(layer, x, asked, around(), again)]
+        with mock.patch.object(stacked, "fits", return_value=None):  # nor the shortest way taken
+            found.append(results_of_own(layer, x, asked, around(), again))
+    with (
+        mock.patch.object(operator, "_is_readable", return_value=False),
+        mock.patch.object(stacked, "fits", return_value=None),
+    ):
         truth = results_of_own(layer, x, asked, around(), again)
-    assert [t.dtype for t in got] == [t.dtype for t in truth]
-    if not again:
-        assert_equal(got, truth, name)
-        return
-    for ours, theirs in zip(got, truth, strict=True):  # sums, of two layers, of rounded summands
-        largest = theirs.abs().max().item()
-        torch.testing.assert_close(ours, theirs, rtol=0, atol=2 * ROUNDING[low] * largest)
+    for got in found:
+        assert [t.dtype for t in got] == [t.dtype for t in truth]
+        if not again:
+            assert_equal(got, truth, name)
+            continue
+        for ours, theirs in zip(got, truth, strict=True):  # sums of rounded summands
+            largest = theirs.abs().max().item()
+            torch.testing.assert_close(ours, theirs, rtol=0, atol=2 * ROUNDING[low] * largest)
 
 
 @pytest.mark.parametrize("accelerated", [True, False])
@@ -382,3 +388,29 @@ def test_what_is_saved_may_be_packed_away(accelerated: bool) -> None:
                 result = layer(x)[0].float().sum()
             found.append(torch.autograd.grad(result, list(layer.parameters())))
     assert_equal(found[1], found[0])
+
+
+@pytest.mark.parametrize("low", LOW)
+@pytest.mark.parametrize("autocast", [False, True])
+@pytest.mark.parametrize("name", ["MGUCell", "LSTMCell"])
+def test_own_cells_are_float32_that_is_rounded(name: str, autocast: bool, low: torch.dtype) -> None:
+    torch.manual_seed(0)
+    cell = getattr(onegate, name)(12, 16, dtype=None if autocast else low)
+    x = torch.randn(3, 12).to(next(cell.parameters()).dtype)
+
+    def results() -> list[Tensor]:
+        given = x.clone().requires_grad_()
+        with torch.autocast("cpu", dtype=low, enabled=autocast):
+            first = cell(given)
+            outputs = flat_results(cell(given, first))
+        assert cell.engine_report().name == "fused"
+        grads = torch.autograd.grad(outputs, [given, *cell.parameters()], cotangents(outputs))
+        return [*outputs, *grads]
+
+    got = results()
+    with (
+        mock.patch.object(operator, "_is_readable", return_value=False),
+        mock.patch.object(stacked, "fits", return_value=None),
+    ):
+        assert_equal(got, results(), name)
+    assert {t.dtype for t in got[: 1 + ("LSTM" in name)]} == {low}

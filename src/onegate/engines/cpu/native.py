@@ -76,7 +76,6 @@ class Input(ctypes.Structure):
 class ForwardCall(ctypes.Structure):
     """og_forward."""
 
-    array: object = None  # what is pointed to and must live as long
     _fields_ = (
         ("program", ctypes.c_void_p),
         ("bits", ctypes.c_int32),

@@ -135,15 +135,15 @@ def _told_apart(entry: Entry, directions: int, tensors: Sequence[Tensor]) -> _Gi
     return _Given(list(tensors[:learned]), list(tensors[learned:inputs]), list(tensors[inputs:]))
 
 
-_LOW = (torch.bfloat16, torch.float16)
-DTYPES = (torch.float32, torch.float64, *_LOW)
+LOW = (torch.bfloat16, torch.float16)
+DTYPES = (torch.float32, torch.float64, *LOW)
 
 
 def _low_precision(x: Tensor) -> torch.dtype | None:
     """The dtype of the results, if the run is one of half precision."""
     if torch.is_autocast_enabled("cpu") and x.dtype is not torch.float64:
         return torch.get_autocast_dtype("cpu")
-    return x.dtype if x.dtype in _LOW else None
+    return x.dtype if x.dtype in LOW else None
 
 
 def _run_low(

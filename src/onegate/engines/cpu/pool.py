@@ -46,8 +46,8 @@ def empty(shape: Sequence[int], like: Tensor, dtype: torch.dtype | None = None) 
 
 def fresh(shape: Sequence[int], like: Tensor, dtype: torch.dtype) -> Tensor:
     """An uninitialised CPU tensor of torch's own memory."""
-    # To name the dtype takes torch another third of a microsecond.
-    return like.new_empty(shape) if like.dtype is dtype else like.new_empty(shape, dtype=dtype)
+    # A shape that is unpacked takes torch two thirds of the time, a dtype a tenth more.
+    return like.new_empty(*shape) if like.dtype is dtype else like.new_empty(*shape, dtype=dtype)
 
 
 def idle_bytes() -> int:

@@ -1,15 +1,16 @@
-"""The fused engine on matrices as torch.nn keeps them: those of all gates in one tensor.
+"""The fused engine with as little Python around it as can be, which a single step is bound by.
 
-The native code reads each gate's rows where they lie, and writes their gradients where they belong.
-Cut by autograd, one call would make a dozen views and as many nodes, which for short sequences
-take longer than the run itself.
+For parameters as they are kept: by torch.nn those of all gates in one tensor, by onegate's layers
+each in its own. The native code reads each gate's rows where they lie, and writes their gradients
+where they belong. Cut by autograd, one call would make a dozen views and as many nodes, which for
+short sequences take longer than the run itself.
 """
 
 from __future__ import annotations
 
 import ctypes
 from collections.abc import Mapping, Sequence
-from typing import Any, Final, NamedTuple, cast
+from typing import Any, Final, NamedTuple
 
 import torch
 from torch import Tensor
@@ -22,13 +23,14 @@ from onegate.engines.cpu.native import BackwardCall, ForwardCall
 from onegate.engines.cpu.operator import (
     DTYPES,
     ENGINE,
+    LOW,
     alone,
     hooks,
     stored,
     transformed,
     unseen,
 )
-from onegate.language import Graph
+from onegate.language import Graph, of_graph
 
 
 class Portion(NamedTuple):
@@ -42,7 +44,7 @@ class Stacks:
     """Which parameters of `graph` lie where in a direction's tensors.
 
     shapes: of the tensors. gates: into how many parts each is cut. places: by the parameters' keys;
-    one that has two places is the sum of both.
+    one that has two places is the sum of both. whole: every parameter is a tensor of its own.
     """
 
     def __init__(
@@ -58,6 +60,8 @@ class Stacks:
         self.width = sum(self.sizes)
         pairs = ((p[0].tensor, p[1].tensor) for p in self.places if len(p) > 1)
         self.summed = next(pairs, None)
+        own = [(Portion(number, 0),) for number in range(len(self.places))]
+        self.whole = self.places == own and set(self.gates) <= {1}
         self._layouts: dict[tuple[int, int], _Layout] = {}
 
     def cut(self, weights: Sequence[Tensor]) -> dict[str, Tensor]:
@@ -87,6 +91,14 @@ class Stacks:
         return count // self.gates[place.tensor] * place.gate
 
 
+@of_graph
+def whole(graph: Graph) -> Stacks:
+    """Every parameter a tensor of its own, as onegate's own layers keep them."""
+    shapes = list(graph.parameters.values())
+    places = {key: (Portion(number, 0),) for number, key in enumerate(graph.parameters)}
+    return Stacks(graph, shapes, [1] * len(shapes), places)
+
+
 class _Layout(NamedTuple):
     """By the numbers of tensors, all directions' one after another; in bytes.
 
@@ -96,6 +108,7 @@ class _Layout(NamedTuple):
     """
 
     array: Any
+    whole: bool
     adds: int  # where these begin, in bytes; 0: nothing is
     places: list[tuple[int, int]]
     copies: list[tuple[int, int, int, int, int]]
@@ -118,10 +131,12 @@ class _Layout(NamedTuple):
             adds = len(all_places) * ctypes.sizeof(ctypes.c_void_p)
             all_places += added
         array = ctypes.c_void_p * len(all_places)
-        return cls(array, adds, all_places, _joined(sorted(copies)))
+        return cls(array, stacks.whole, adds, all_places, _joined(sorted(copies)))
 
     def pointers(self, tensors: Sequence[Tensor]) -> Any:
         bases = [t.data_ptr() for t in tensors]
+        if self.whole:
+            return self.array(*bases)
         bases.append(0)
         return self.array(*[bases[number] + offset for number, offset in self.places])
 
@@ -173,6 +188,33 @@ def can(x: Tensor, states: Sequence[Tensor], weights: Sequence[Tensor]) -> bool:
     )
 
 
+def fits(
+    stacks: Stacks, x: Tensor, others: Sequence[Tensor], weights: Sequence[Tensor]
+) -> tuple[torch.dtype, torch.dtype] | None:
+    """In which dtype `run` computes and of which the results are, if it may be taken.
+
+    others: the states and lengths, which like x are checked; what weights are now nobody knows.
+    """
+    if (
+        not weights
+        or not can(x, others, weights)
+        or not x.numel()
+        or False in [w.is_cpu for w in weights]
+        or [w.shape for w in weights] != len(weights) // len(stacks.shapes) * stacks.shapes
+    ):
+        return None
+    dtype = x.dtype
+    if not torch.is_autocast_enabled("cpu"):
+        if False in [w.dtype is dtype for w in weights]:
+            return None
+        return (torch.float32 if dtype in LOW else dtype), dtype
+    low = torch.get_autocast_dtype("cpu")
+    known = torch.float32, low, torch.int64
+    if False in [t.dtype in known for t in (x, *others, *weights)]:
+        return None
+    return torch.float32, low
+
+
 def run(
     how: StackedRun, x: Tensor, states: Sequence[Tensor], weights: Sequence[Tensor]
 ) -> tuple[Tensor, ...]:
@@ -183,8 +225,10 @@ def run(
     """
     if torch.is_grad_enabled():
         tensors = x, *states, *weights
-        if True in [t.requires_grad for t in tensors]:
-            results: tuple[Tensor, ...] = _apply(how, *tensors)
+        if True in map(_requires, tensors):
+            # Such wrappers outlive torch.func's transforms, and torch's own `apply` opens them.
+            apply = _Stacked.apply if True in map(_wrapped, tensors) else _apply
+            results: tuple[Tensor, ...] = apply(how, *tensors)
             return results
     x, states, weights = _readable(how, (x, *states, *weights))
     return _with_outputs(how, _forward(how, x, states, weights, False))
@@ -267,14 +311,30 @@ class _Made(NamedTuple):
 
 def _start(how: StackedRun, x: Tensor, states: Sequence[Tensor], rows: int) -> Tensor:
     if not states:
-        return x.new_zeros((how.directions, rows, how.stacks.width))
+        return _zeros(how.directions * rows * how.stacks.width, x.dtype)
     return states[0].contiguous() if len(states) == 1 else torch.cat(tuple(states), -1)
+
+
+# So few that torch fills them with one thread: in a forked process it has no others.
+_MOST_ZEROS: Final = 1 << 14
+_all_zeros: dict[torch.dtype, Tensor] = {}
+
+
+def _zeros(count: int, dtype: torch.dtype) -> Tensor:
+    """So many zeros or more, which the native code alone reads: few of them always the same."""
+    found = _all_zeros.get(dtype)
+    if found is None or count > len(found):
+        found = torch.zeros(max(count, _MOST_ZEROS), dtype=dtype, device="cpu")
+        if count <= _MOST_ZEROS:
+            _all_zeros[dtype] = found
+    return found
 
 
 def _call(
     how: StackedRun, steps: _Steps, x: Tensor, start: Tensor, weights: Sequence[Tensor],
     out: Tensor | None, last: Tensor | None, kept: Tensor | None,
-) -> ForwardCall:  # fmt: skip
+) -> tuple[ForwardCall, Any]:  # fmt: skip
+    """With the pointers, which must live as long as the call."""
     layout = how.stacks.layout(how.directions, weights[0].element_size())
     pointers = layout.pointers(weights)
     place = ctypes.addressof(pointers)
@@ -296,7 +356,6 @@ def _call(
         None if kept is None else kept.data_ptr(),
         place,
     )
-    call.array = pointers
     if layout.adds:
         call.added = place + layout.adds
     kind = how.compute
@@ -304,7 +363,7 @@ def _call(
         call.x_stored, call.start_stored = stored(x.dtype), stored(start.dtype)
         call.parameters_stored = stored(weights[0].dtype)
         call.out_stored, call.last_stored = stored(how.out), stored(how.given)
-    return call
+    return call, pointers
 
 
 def _forward(
@@ -318,12 +377,17 @@ def _forward(
     start, weights = _start(how, x, states, rows), [w.contiguous() for w in weights]
     size = count, rows, directions * entry.size
     # torch's own memory where there is no gradient: only such a tensor may be resized.
-    out = pool.empty(size, x, how.out) if keep else pool.fresh(size, x, how.out)
-    per_row = entry.per_row if how.out is how.compute else entry.per_row + entry.size
-    numbers = directions * count * rows * per_row
-    kept = pool.empty((numbers,), x, how.compute) if keep else None
-    last = pool.fresh((directions, rows, entry.width), x, how.given)
-    entry.native.forward(_call(how, steps, x, start, weights, out, last, kept))
+    kept = None
+    if keep:
+        out = pool.empty(size, x, how.out)
+        per_row = entry.per_row if how.out is how.compute else entry.per_row + entry.size
+        kept = pool.empty((directions * count * rows * per_row,), x, how.compute)
+    else:
+        out = x.new_empty(*size) if x.dtype is how.out else pool.fresh(size, x, how.out)
+    size = directions, rows, entry.width
+    last = x.new_empty(*size) if x.dtype is how.given else pool.fresh(size, x, how.given)
+    call, _pointers = _call(how, steps, x, start, weights, out, last, kept)
+    entry.native.forward(call)
     lasts = [last]
     if len(stacks.sizes) > 1:
         own = torch.contiguous_format
@@ -401,7 +465,13 @@ class _Stacked(torch.autograd.Function):
                 "the data of a tensor that is needed for the gradient was exchanged after the "
                 "forward pass for one of another shape or dtype"
             )
-        if torch.is_grad_enabled() or transformed(given) or not unseen([*tensors, *given]):
+        compiled = torch.compiler.is_compiling()  # where the questions below have no true answer
+        # What was saved was seen by nobody in the forward pass, unless it was packed away.
+        seen = compiled or not unseen(given if ctx.out is not None else [*tensors, *given])
+        again = torch.is_grad_enabled() or (not compiled and transformed(given))
+        # The operator knows no half precision.
+        known = how.stacks.whole and how.compute is how.given is how.out
+        if again or (seen and not known):
             return None, *_differentiable(how, tensors, grads)
         x, states, weights = _readable(how, tensors)
         if out is None and ctx.out is not None:
@@ -410,12 +480,14 @@ class _Stacked(torch.autograd.Function):
             # everybody its time and memory.
             if out._version != ctx.version:
                 out = _forward(how, x, states, weights, False).out
-        found = _backward(how, x, states, weights, out, kept, grads, ctx.needs_input_grad[1])
-        pairs = zip(found, tensors, strict=True)
-        return None, *[g if g is None or g.dtype is t.dtype else g.to(t.dtype) for g, t in pairs]
+        backward = _by_operator if seen else _backward
+        found = backward(how, x, states, weights, out, kept, grads, ctx.needs_input_grad[1])
+        return None, *found  # autograd rounds what is of a wider dtype than its tensor
 
 
-_apply: Final = cast("Any", _Stacked.apply)
+_apply: Final[Any] = super(torch.autograd.Function, _Stacked).apply
+_requires: Final = torch._C.TensorBase.requires_grad.__get__  # type: ignore[attr-defined]
+_wrapped: Final = torch._C._functorch.is_functorch_wrapped_tensor
 
 
 def _told_apart(
@@ -470,17 +542,15 @@ def _backward(
     kind = x.dtype if directions == 1 else how.compute  # rounded once, behind the sum
     shape = directions, steps.steps, rows, x.shape[-1]
     for_x = pool.fresh(shape, x, kind) if grad_x else None
-    for_start = start.new_empty((directions, rows, stacks.width))
+    for_start = start.new_empty(directions, rows, stacks.width)
     small = pool.SMALLEST // weights[0].element_size()
     for_weights = [
-        torch.empty_like(w, memory_format=torch.contiguous_format)
-        if w.numel() < small
-        else pool.empty(w.shape, w)
-        for w in weights
+        torch.empty_like(w) if w.numel() < small else pool.empty(w.shape, w)
+        for w in weights  # contiguous
     ]
     layout = stacks.layout(directions, weights[0].element_size())
     places = layout.pointers(for_weights)
-    forward = _call(how, steps, x, start, weights, out, None, kept)
+    forward, _pointers = _call(how, steps, x, start, weights, out, None, kept)
     call = BackwardCall(
         forward,
         None if grad_out is None else grad_out.data_ptr(),
@@ -506,6 +576,45 @@ def _backward(
         for_states = for_start.split(stacks.sizes, -1)
     shaped = [g.view(s.shape) for g, s in zip(for_states, states, strict=True)]
     return [for_x, *shaped, *for_weights]
+
+
+def _by_operator(
+    how: StackedRun,
+    x: Tensor,
+    states: Sequence[Tensor],
+    weights: Sequence[Tensor],
+    out: Tensor,
+    kept: Tensor,
+    gradients: Sequence[Tensor | None],
+    grad_x: bool,
+) -> list[Tensor | None]:
+    """As `_backward`, through torch's dispatcher, where the stacks are whole."""
+    stacks, axes = how.stacks, how.axes
+    order = _AXES.get(axes, lambda t: t)
+    in_time = order(x)
+    shape = how.directions, in_time.shape[1], stacks.width
+    start = torch.cat(tuple(states), -1).view(shape) if states else x.new_zeros(shape)
+    grad_out, grad_lasts = gradients[0], gradients[1:]
+    if axes in ("bd", "d"):
+        grad_out, grad_lasts = None, gradients
+    grad_last = _last_gradient(how, grad_lasts, shape[1])
+    for_x, for_start, *for_weights = torch.ops.onegate.backward(
+        in_time,
+        start,
+        list(weights),
+        how.lengths,
+        programs.key_of(stacks.graph),
+        out,
+        kept,
+        None if grad_out is None else order(grad_out),
+        None if grad_last is None else grad_last.view(shape),
+        grad_x,
+    )
+    if grad_x:
+        for_x = for_x.transpose(0, 1) if axes == "btd" else for_x.view(x.shape)
+    parts = for_start.split(stacks.sizes, -1)
+    for_states = [g.reshape(s.shape) for g, s in zip(parts, states, strict=False)]
+    return [for_x if grad_x else None, *for_states, *for_weights]
 
 
 def _last_gradient(how: StackedRun, given: Sequence[Tensor | None], rows: int) -> Tensor | None:
