@@ -178,6 +178,18 @@ def test_a_batch_with_more_zeros_than_are_kept() -> None:
     assert_same(*found)
 
 
+def test_training_after_inference_mode(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The zeros that are kept are made by whoever comes first."""
+    monkeypatch.setattr(stacked, "_all_zeros", {})
+    layer, x = onegate.MGU(D, N), torch.randn(T, B, D)
+    with torch.inference_mode():
+        expected = layer(x)[0].clone()
+    out = layer(x)[0]
+    out.sum().backward()
+    assert torch.equal(out, expected)
+    assert all(p.grad is not None and not p.grad.is_inference() for p in layer.parameters())
+
+
 DIRECTLY: dict[str, Callable[[], Any]] = {
     "states": lambda: onegate.MGU(D, N)(torch.randn(T, B, D), torch.zeros(1, B, N)),
     "lengths": lambda: onegate.LSTM(D, N, 2)(torch.randn(T, B, D), lengths=LENGTHS),
