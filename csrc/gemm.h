@@ -2,6 +2,7 @@
 #pragma once
 
 #include <algorithm>
+#include <utility>
 
 #include "stored.h"
 
@@ -19,12 +20,51 @@ template <class T> OG_INLINE int64_t packed_size(int64_t k, int64_t width) {
   return panels<T>(width) * k * kPanel<T>;
 }
 
+// The lanes of a and then of b that are named.
+template <class T, int... J> OG_INLINE Vec<T> lanes_of(Vec<T> a, Vec<T> b) {
+#if defined(__clang__) || __GNUC__ >= 12
+  return __builtin_shufflevector(a, b, J...);
+#else
+  return __builtin_shuffle(a, b, VecInt<T>{J...});
+#endif
+}
+
+// Rows and columns of a square of vectors exchanged: in each step the two squares off the diagonal, half
+// as wide as those of the step before.
+template <class T, int D, int... J>
+OG_INLINE void exchange(Vec<T>& a, Vec<T>& b, std::integer_sequence<int, J...>) {
+  constexpr int L = kLanes<T>;
+  const Vec<T> upper = lanes_of<T, ((J & D) != 0 ? L + J - D : J)...>(a, b);
+  b = lanes_of<T, ((J & D) != 0 ? L + J : J + D)...>(a, b);
+  a = upper;
+}
+template <class T, int D> OG_INLINE void transpose(Vec<T>* rows) {
+  constexpr int L = kLanes<T>;
+#pragma GCC unroll 16
+  for (int i = 0; i < L; ++i)
+    if ((i & D) == 0) exchange<T, D>(rows[i], rows[i + D], std::make_integer_sequence<int, L>());
+  if constexpr (D > 1) transpose<T, D / 2>(rows);
+}
+
+// to[r * kPanel + j] = from[j * stride + r] for r < n and j < m, and 0 for a vector's further j.
+template <class T, class S>
+OG_INLINE void pack_square(T* to, const S* from, int64_t stride, int64_t n, int64_t m) {
+  constexpr int64_t L = kLanes<T>;
+  Vec<T> rows[L] = {};
+  for (int64_t j = 0; j < m; ++j) {
+    const S* line = from + j * stride;
+    rows[j] = n == L ? load_wide<T>(line) : load_wide_part<T>(line, n);
+  }
+  transpose<T, L / 2>(rows);
+  for (int64_t r = 0; r < n; ++r) store(to + r * kPanel<T>, rows[r]);
+}
+
 // Packs panels [first, last) of a matrix whose element (row, column) is at
-// source[row * row_stride + column * column_stride].
+// source[row * row_stride + column * column_stride], of which one stride is 1.
 template <class T, class S>
 void pack(T* packed, const S* source, int64_t k, int64_t width, int64_t row_stride,
           int64_t column_stride, int64_t first, int64_t last) {
-  constexpr int64_t P = kPanel<T>;
+  constexpr int64_t P = kPanel<T>, L = kLanes<T>;
   for (int64_t p = first; p < last; ++p) {
     T* panel = packed + p * k * P;
     const int64_t columns = std::min(P, width - p * P);
@@ -36,26 +76,19 @@ void pack(T* packed, const S* source, int64_t k, int64_t width, int64_t row_stri
           store(panel + i * P + v, load_wide<T>(from + i * row_stride + v));
       continue;
     }
-    if constexpr (!std::is_same_v<S, T>)
-      if (column_stride == 1) {
-        for (int64_t i = 0; i < k; ++i) copy_wide(panel + i * P, from + i * row_stride, columns);
-        continue;
-      }
-    // A square at a time: its lines stay in cache until all of them is used.
-    for (int64_t square = 0; square < k; square += P) {
-      const int64_t end = std::min(k, square + P);
-      if constexpr (std::is_same_v<S, T>) {
-        for (int64_t i = square; i < end; ++i)
-          for (int64_t j = 0; j < columns; ++j)
-            panel[i * P + j] = from[i * row_stride + j * column_stride];
-      } else {
-        T wide[P * P];  // row_stride is 1: widened along the lines
-        for (int64_t j = 0; j < columns; ++j)
-          copy_wide(wide + j * P, from + j * column_stride + square, end - square);
-        for (int64_t i = square; i < end; ++i)
-          for (int64_t j = 0; j < columns; ++j) panel[i * P + j] = wide[j * P + i - square];
-      }
+    if (column_stride == 1) {
+      for (int64_t i = 0; i < k; ++i) copy_wide(panel + i * P, from + i * row_stride, columns);
+      continue;
     }
+    for (int64_t i = 0; i < k; i += L)
+      for (int64_t j = 0; j < columns; j += L) {
+        const S* square = from + j * column_stride + i;
+        if (i + L <= k && j + L <= columns)
+          pack_square(panel + i * P + j, square, column_stride, L, L);
+        else
+          pack_square(panel + i * P + j, square, column_stride, std::min(L, k - i),
+                      std::min(L, columns - j));
+      }
   }
 }
 

@@ -151,8 +151,11 @@ template <class H, class F> OG_INLINE void widen_row(float* to, const H* from, i
   if (i < n)
     store_part(to + i, change(load_wide_part<float>(from + i, n - i), load_part(to + i, n - i)), n - i);
 }
-template <class H> OG_INLINE void copy_wide(float* to, const H* from, int64_t n) {
-  widen_row(to, from, n, [](Vec<float> x, Vec<float>) { return x; });
+template <class T, class S> OG_INLINE void copy_wide(T* to, const S* from, int64_t n) {
+  if constexpr (std::is_same_v<S, T>)
+    copy_row<T>(to, from, n);
+  else
+    widen_row(to, from, n, [](Vec<float> x, Vec<float>) { return x; });
 }
 template <class H> void round_row(H* to, const float* from, int64_t n) {
   constexpr int64_t L = kLanes<float>;
@@ -165,12 +168,7 @@ template <class H> void round_row(H* to, const float* from, int64_t n) {
 }
 
 template <class T> OG_INLINE void copy_row(T* to, Numbers<T> from, int64_t n) {
-  from.visit([=](auto* own) {
-    if constexpr (std::is_same_v<decltype(own), T*>)
-      copy_row<T>(to, static_cast<const T*>(own), n);
-    else
-      copy_wide(to, own, n);
-  });
+  from.visit([=](const auto* own) { copy_wide(to, own, n); });
 }
 template <class T> OG_INLINE void copy_row(Numbers<T> to, const T* from, int64_t n) {
   to.visit([=](auto* own) {

@@ -360,9 +360,13 @@ def _call(
         call.added = place + layout.adds
     kind = how.compute
     if not (kind is x.dtype is start.dtype is weights[0].dtype is how.out is how.given):
-        call.x_stored, call.start_stored = stored(x.dtype), stored(start.dtype)
+        call.x_stored = call.start_stored = stored(x.dtype)
+        if start.dtype is not x.dtype:
+            call.start_stored = stored(start.dtype)
         call.parameters_stored = stored(weights[0].dtype)
-        call.out_stored, call.last_stored = stored(how.out), stored(how.given)
+        call.out_stored = call.last_stored = stored(how.given)
+        if how.out is not how.given:
+            call.out_stored = stored(how.out)
     return call, pointers
 
 
@@ -413,8 +417,9 @@ def _readable(
 ) -> tuple[Tensor, Sequence[Tensor], Sequence[Tensor]]:
     """x, the states and the weights, each of them in one dtype that the engine reads."""
     x, states, weights = _told_apart(how, tensors)
-    kind = how.compute
-    if False not in [t.dtype is kind for t in tensors]:
+    kind, own = how.compute, x.dtype
+    joined = len(states) > 1 and own is not kind and torch.is_autocast_enabled("cpu")
+    if not joined and own in _KNOWN[kind] and False not in [t.dtype is own for t in tensors]:
         return x, states, weights
     known = _KNOWN[kind]
     if x.dtype not in known:
