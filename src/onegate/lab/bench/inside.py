@@ -151,8 +151,12 @@ def _kept_bytes(layer: Recurrent, x: Tensor) -> int:
     nodes = [out.grad_fn]
     while nodes:
         node: Any = nodes.pop()
-        for tensor in getattr(node, "saved_tensors", ()):
-            if tensor is not None:
+        # Outputs that the backward pass compares with what the caller made of them are attributes.
+        for tensor in (
+            *getattr(node, "saved_tensors", ()),
+            *getattr(node, "__dict__", {}).values(),
+        ):
+            if isinstance(tensor, Tensor):
                 storage = tensor.untyped_storage()
                 storages[storage.data_ptr()] = storage.nbytes()
         nodes += [each for each, _ in node.next_functions if each is not None]
