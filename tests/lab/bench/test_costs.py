@@ -92,9 +92,9 @@ def test_what_is_inside_the_recurrence_is_set_against_the_plain_layer(
     found = inside([replace(small, layers=2)], seconds=0.01)["rows"]
     # Of output, gate and candidate the output; of those, the other gates and two of c output and c.
     memory = {row["unit"]: row["ratio"] for row in found if row["what"] == MEMORY}
-    numbers = 3 * 2 * 5  # of one value; the LSTM's start is held, of h and c
+    numbers = 3 * 2 * 5  # of one value; recomputing holds the start of the LSTM, h and c
     assert memory["mgu"] == 1 / 3
-    assert memory["lstm"] == (2 * numbers + 20) / (7 * numbers)  # recomputing holds the start
+    assert memory["lstm"] == (2 * numbers + 20) / (7 * numbers)
     found += norms([small], seconds=0.01, compiled=False)["rows"]
     assert {row["what"] for row in found} == {*LIMITS} - {OVER_COMPILED, FUSED_SHARE}
     assert all(row["ratio"] > 0 for row in found)
