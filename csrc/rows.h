@@ -115,8 +115,6 @@ template <class T, int N, class F> OG_INLINE void each_vector(int64_t width, F b
     if (i < width) body(0, i, width - i);
   }
 }
-constexpr int kMostUnrolled = 8;
-
 // What of(count) is for the number of a row's vectors, as a constant.
 template <class T, class F> OG_INLINE void with_vectors(int64_t width, F of) {
   switch ((width + kLanes<T> - 1) / kLanes<T>) {
@@ -127,7 +125,6 @@ template <class T, class F> OG_INLINE void with_vectors(int64_t width, F of) {
     default: return of(std::integral_constant<int, 0>());
   }
 }
-static_assert(kMostUnrolled == 8, "as listed above");
 
 template <class T> OG_INLINE void put(T* to, int64_t i, Vec<T> v, int64_t n) {
   if (n == kLanes<T>)
@@ -158,9 +155,9 @@ void moments(T* mean, T* variance, Rows<T> a, int64_t rows, int64_t width) {
   }
 }
 
-// v = (a - m) s, or a s where there is no m; w = v g + h.
+// normed = (a - m) s, or a s where there is no m; d = normed g + h.
 template <class T, int N>
-void affine(T* v_, T* w, Rows<T> a, const T* m, const T* s, Rows<T> g, Rows<T> h, int64_t rows,
+void affine(T* normed, T* d, Rows<T> a, const T* m, const T* s, Rows<T> g, Rows<T> h, int64_t rows,
             int64_t width) {
   for (int64_t r = 0; r < rows; ++r) {
     const T *x = a.row(r), *gain = g.row(r), *shift = h.row(r);
@@ -171,8 +168,8 @@ void affine(T* v_, T* w, Rows<T> a, const T* m, const T* s, Rows<T> g, Rows<T> h
       Vec<T> value = some(x, i, n);
       if (m != nullptr) value -= centre;
       value *= scale;
-      if (v_ != nullptr) put(v_ + at, i, value, n);
-      put(w + at, i, rounded(value * some(gain, i, n)) + some(shift, i, n), n);
+      if (normed != nullptr) put(normed + at, i, value, n);
+      put(d + at, i, rounded(value * some(gain, i, n)) + some(shift, i, n), n);
     });
   }
 }
@@ -197,9 +194,9 @@ void gained(T* t, T* m, T* p, Rows<T> a, Rows<T> g, Rows<T> b, int64_t rows, int
   }
 }
 
-// v = (a - m) s, or a s; d = v - b q.
+// normed as above; d = normed - b q.
 template <class T, int N>
-void apart(T* v_, T* d, Rows<T> a, const T* m, const T* s, Rows<T> b, const T* q, int64_t rows,
+void apart(T* normed, T* d, Rows<T> a, const T* m, const T* s, Rows<T> b, const T* q, int64_t rows,
            int64_t width) {
   for (int64_t r = 0; r < rows; ++r) {
     const T *x = a.row(r), *other = b.row(r);
@@ -210,7 +207,7 @@ void apart(T* v_, T* d, Rows<T> a, const T* m, const T* s, Rows<T> b, const T* q
       Vec<T> value = some(x, i, n);
       if (m != nullptr) value -= centre;
       value *= scale;
-      if (v_ != nullptr) put(v_ + at, i, value, n);
+      if (normed != nullptr) put(normed + at, i, value, n);
       put(d + at, i, rounded(value) - rounded(some(other, i, n) * times), n);
     });
   }
